@@ -189,6 +189,18 @@ class Size(RowStep):
         return Keep(({**row, "compile": [{**dict.fromkeys(names), **found}]},))
 
 
+class Gather(RowStep):
+    """Fills ``cluster``, which a step before it must not have known."""
+
+    takes: ClassVar[frozenset[str]] = frozenset({"pair"})
+    sets: ClassVar[frozenset[str]] = frozenset({"cluster"})
+
+    step: Literal["gather"] = "gather"
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        return Keep(({**row, "cluster": f"of {row['triton']}"},))
+
+
 class ActInSandbox(Act):
     """The same, one row a child, inside the sandbox."""
 

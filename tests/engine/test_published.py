@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from run_for_tests import Small
-from steps_for_tests import LICENSE, Given, Size
+from steps_for_tests import LICENSE, Gather, Given, Size
 
 from curate.engine.processes.local import LocalExecutor
 from curate.engine.published import Published
@@ -15,6 +15,7 @@ from curate.files import Damaged, InputError
 from curate.formats.dataset.write import write_dataset
 from curate.formats.pairs import PairsFormat
 from curate.rows import make_origin, make_row
+from curate.step import RowStep
 
 Run = Callable[..., tuple[Walk, dict[str, Any]]]
 
@@ -39,7 +40,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def run(tmp_path: Path) -> Run:
     """A function that makes a data set of programs, with steps, in a folder of that name."""
 
-    def make(name: str, programs: list[str], *steps: Size, known: str = "", **columns: Any):
+    def make(name: str, programs: list[str], *steps: RowStep, known: str = "", **columns: Any):
         origin = make_origin("local", purl="pkg:pypi/p@1", artifact_sha256="0" * 64)
         rows = [
             make_row(
@@ -85,6 +86,16 @@ def test_a_pair_that_differs_in_a_column_is_another(run: Run, given: list[str]) 
     given.clear()
     run("second", ["a"], Size(), known="first", entry_point="Other")
     assert given == ["a"]
+
+
+def test_what_was_found_beside_other_columns_is_not_known_without_them(
+    run: Run, given: list[str]
+) -> None:
+    run("first", ["a"], Size(), Gather())
+    for steps, asked in (([Size(), Gather()], []), ([Size()], ["a"])):
+        given.clear()
+        run(f"with {len(steps)}", ["a"], *steps, known="first")
+        assert given == asked
 
 
 def test_a_damaged_data_set_is_refused(run: Run, tmp_path: Path) -> None:

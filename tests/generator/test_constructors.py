@@ -97,6 +97,24 @@ SIZES = {
         "return self.m.repeat(2, 1) + x",
         "torch.randn(1, 16)",
     ),
+    "length": module(
+        "scale=2.0",
+        "self.scale = scale",
+        "return (x * self.scale).view(len(x), -1).softmax(-1)",
+        "torch.randn(3, 4, 10)",
+    ),
+    "convolution of a transposed sequence": module(
+        "channels=6",
+        "self.conv = nn.Conv1d(channels, 8, 3, padding=1)",
+        "return self.conv(x.transpose(1, 2)).relu()",
+        "torch.randn(2, 17, 6)",
+    ),
+    "buffer in another order": module(
+        "rows=4, cols=10",
+        "self.register_buffer('table', torch.rand(cols, rows).t())",
+        "return x * self.table.sin()",
+        "torch.randn(4, 10)",
+    ),
     "groups": module(
         "size=3",
         "pass",
@@ -130,6 +148,34 @@ def test_sizes_that_are_worked_out(warm_judge):
     # Triton rounds to zero.
     assert "(1 - features) // 2" in texts["same pool"].partition("class ModelNew")[2]
     assert "(1 - features) // 2" not in texts["same pool"].partition("class ModelNew")[0]
+
+
+NAMES = """
+try:
+    from typing import Never
+except ImportError:
+    from typing_extensions import Never
+
+from typing_extensions import Self
+
+
+class Smooth(nn.Module):
+    def __init__(self, act=F.silu, of: Never = None) -> Self:
+        super().__init__()
+        self.act = getattr(F, act) if isinstance(act, str) else act
+
+    def forward(self, x):
+        return self.act(x)
+"""
+
+
+def test_names_that_only_another_module_or_a_try_binds(warm_judge):
+    source = module(
+        "", "self.smooth = Smooth('silu')", "return self.smooth(x) * 2", "torch.rand(5)"
+    )
+    source = source.replace("\n\nclass Model", NAMES + "\n\nclass Model")
+    texts, _ = judged(warm_judge, {"names": source})
+    assert texts["names"]
 
 
 BUILT = {
