@@ -241,6 +241,18 @@ class RowStep(Step):
         """
         raise NotImplementedError
 
+    def recall(self, row: Any, made: list[Row]) -> list[Row] | None:
+        """Return what the step makes of a row, as a finished data set tells it; None if it cannot.
+
+        For steps that make pairs. The data set is of the same version, options and tools; a pair
+        that was dropped since is not in it.
+
+        Args:
+            row: of a kind that the step takes.
+            made: the pairs of the data set that were made of it, with what later steps filled in.
+        """
+        return None
+
 
 class TableStep(Step):
     """A step that needs the whole table, and returns verdicts on ids, never rewritten rows.

@@ -172,6 +172,27 @@ class Harvest(RowStep):
         return Keep(tuple(kernels))
 
 
+class Answer(RowStep):
+    """Makes a program of every task."""
+
+    takes: ClassVar[frozenset[str]] = frozenset({"task"})
+    makes: ClassVar[frozenset[str]] = frozenset({"pair"})
+
+    step: Literal["answer"] = "answer"
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        text = f"answer to {row['reference']}"
+        names = ("reference", "entry_point", "license")
+        columns = {name: row[name] for name in names}
+        return Keep(
+            (make_row("pair", text, row["origin"], parent_ids=[row["id"]], triton=text, **columns),)
+        )
+
+    def recall(self, row: Row, made: list[Row]) -> list[Row] | None:
+        (pair,) = self.apply(row, Context()).rows
+        return [pair] if [one["id"] for one in made] == [pair["id"]] else None
+
+
 class Size(RowStep):
     """Fills ``compile`` with the length of the program, a fact that takes long to find."""
 

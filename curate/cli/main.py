@@ -116,8 +116,8 @@ def main() -> None:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     multiple=True,
     metavar="FOLDER",
-    help="A data set that a run wrote. What its steps found of a pair (`compile`, `verify`) is "
-    "taken over where the pair and the step's version, options and tools are the same.",
+    help="A data set that a run wrote. What its steps made and found (`inductor`, `compile`, "
+    "`verify`) is taken over where the row and the step's version, options and tools are the same.",
 )
 def run(
     recipe: Path,

@@ -71,10 +71,20 @@ class Inductor(RowStep):
                 pairs.append(_pair(row, printed, name))
         return Keep(tuple(pairs))
 
+    def recall(self, row: TaskRow, made: list[Row]) -> list[Row] | None:
+        if self.variants > 1 or len(made) != 1:
+            return None  # of two programs one may have been dropped
+        (known,) = made
+        generator = known["origin"]["generator"]
+        if not known["triton"] or not known["static"] or not generator:
+            return None
+        pair = _with_program(row, known["triton"], known["static"], generator)
+        alike = all(pair[name] == known[name] for name in ("id", "reference", "entry_point"))
+        return [pair] if alike else None
+
 
 def _pair(row: TaskRow, printed: Printed, name: str) -> Row:
     """Return the pair: the task, and the program that was printed for it."""
-    generator: Generator = {"name": name, "tools": printed.tools}
     static: Static = {
         "kernels": printed.kernels,
         "lines": printed.text.count("\n"),
@@ -85,13 +95,18 @@ def _pair(row: TaskRow, printed: Printed, name: str) -> Row:
         "specialised": printed.specialised,
         "any_float": printed.any_float,
     }
+    return _with_program(row, printed.text, static, {"name": name, "tools": printed.tools})
+
+
+def _with_program(row: TaskRow, text: str, static: Static, generator: Generator) -> Row:
+    """Return the pair of a task and a program."""
     return make_row(
         "pair",
-        row["reference"] + "\n" + printed.text,
+        row["reference"] + "\n" + text,
         {**row["origin"], "generator": generator},
         parent_ids=[row["id"]],
         reference=row["reference"],
-        triton=printed.text,
+        triton=text,
         entry_point=row["entry_point"],
         license=row["license"],
         static=static,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from run_for_tests import Small
-from steps_for_tests import LICENSE, Gather, Given, Size
+from steps_for_tests import LICENSE, Answer, Gather, Given, Size
 
 from curate.engine.processes.local import LocalExecutor
 from curate.engine.published import Published
@@ -28,8 +28,9 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def noted(self: LocalExecutor, step: Any, context: Any, jobs: Iterator[Any]) -> Any:
         work = list(jobs)
-        items = (item for job in work for item in job.items if step.name == "size")
-        programs.extend(item["triton"] for item in items)
+        items = [item for job in work for item in job.items]
+        if step.name in ("answer", "size"):
+            programs.extend(item["triton"] or item["reference"] for item in items)
         yield from run(self, step, context, iter(work))
 
     monkeypatch.setattr(LocalExecutor, "run", noted)
@@ -96,6 +97,21 @@ def test_what_was_found_beside_other_columns_is_not_known_without_them(
         given.clear()
         run(f"with {len(steps)}", ["a"], *steps, known="first")
         assert given == asked
+
+
+def test_pairs_that_were_made_of_a_task_are_known(tmp_path: Path, given: list[str]) -> None:
+    origin = make_origin("local", purl="pkg:pypi/p@1", artifact_sha256="0" * 64)
+    for name, tasks, known in (("first", "ab", ""), ("second", "abc", "first")):
+        given.clear()
+        rows = [make_row("task", t, origin, reference=t, license=LICENSE) for t in tasks]
+        published = (Published(tmp_path / known / "small"),) if known else ()
+        steps = [Answer(), Size(target=name)]
+        recipe: Any = Small([Given(rows=rows)], steps, [PairsFormat(format="pairs")])
+        walk = Walk(recipe, tmp_path / name, LocalExecutor(1), known=published)
+        write_dataset(walk, walk.run())
+    # `Size` has another option.
+    assert given == ["c", "answer to a", "answer to b", "answer to c"]
+    assert walk.taken_over == {"answer": 2}
 
 
 def test_a_damaged_data_set_is_refused(run: Run, tmp_path: Path) -> None:

@@ -54,6 +54,20 @@ def test_a_task_becomes_a_pair():
     assert pair["license"]["choice"] == "MIT"  # no line of PyTorch's is in it
 
 
+def test_a_data_set_tells_what_a_task_became():
+    text = TASK.format(body="return torch.sigmoid(x) + 1")
+    row = make_row("task", text, make_origin("torch_ops"), reference=text)
+    row["license"] = {"expression": "MIT", "choice": "MIT"}
+    step = Inductor(step="inductor")
+    (pair,) = step.apply(row, Context()).rows
+    written = {**pair, "compile": [], "verdict": {"status": "correct"}}
+    assert step.recall(row, [written]) == [pair]
+    assert step.recall(row, []) is None
+    assert step.recall(row, [{**written, "triton": pair["triton"] + "\n"}]) is None
+    assert step.recall({**row, "reference": text + "\n"}, [written]) is None
+    assert Inductor(step="inductor", variants=2).recall(row, [written]) is None
+
+
 @pytest.mark.parametrize(
     ("body", "what"),
     [
