@@ -30,7 +30,7 @@ USE = """\
 It teaches a model to write Triton from PyTorch, and has problems with checked answers for
 reinforcement learning. It is no library of kernels, and no benchmark.
 """
-ABOUT_FILTERS = "*It* is a row's program. The code leaves these rows out."
+ABOUT_FILTERS = "*It* is a row's program. `ds.filter(lambda r: CODE)` leaves a line's rows out."
 PAIRED = frozenset({"messages", "conversion", "pairs", "kernelbook"})
 """Formats of which `USE` speaks."""
 

@@ -143,9 +143,9 @@ def _largest(shapes: list[str]) -> int:
 
 
 def filters(rows: list[Loose], is_nested: bool) -> list[tuple[str, int, str]]:
-    """Return what may have to be left out: in words, how many rows, and the code that does it."""
+    """Return what may have to be left out: in words, how many rows, and what is true of others."""
     found = [*_weak(rows, is_nested), *_others(rows, is_nested)]
-    return [(words, n, f"ds.filter(lambda r: {code})") for words, n, code in found if n]
+    return [(words, n, code) for words, n, code in found if n]
 
 
 def _weak(rows: list[Loose], is_nested: bool) -> Iterator[tuple[str, int, str]]:

@@ -170,14 +170,14 @@ def test_each_caveat_comes_with_the_code_that_leaves_it_out(tmp_path: Path, conf
     make(tmp_path, rows, formats=[config])
     write_card(tmp_path / "adders", analyse(Run(tmp_path, "adders")))
     text = (tmp_path / "adders/README.md").read_text()
-    found = re.findall(r"^- \*\*(\d+) rows?\*\*: .*`(ds\.filter\(.*\))`$", text, re.MULTILINE)
+    found = re.findall(r"^- \*\*(\d+) rows?\*\*: .*\. `(.*)`$", text, re.MULTILINE)
     assert [int(n) for n, _ in found] == [2, 1, 1]
     ds = datasets.Dataset.from_parquet(
         str(tmp_path / f"adders/{config}/train-00000-of-00001.parquet"),
         cache_dir=str(tmp_path / "hf"),
     )
     for n, code in found:
-        left = eval(code, {"ds": ds})
+        left = ds.filter(eval(f"lambda r: {code}"))
         assert len(ds) - len(left) == int(n), code
 
 
