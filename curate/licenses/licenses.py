@@ -57,7 +57,7 @@ class Licenses(RowStep):
     takes: ClassVar[frozenset[str]] = frozenset({"file", "record", "module", "kernel", "cuda"})
     sets: ClassVar[frozenset[str]] = frozenset({"license"})
     batch: ClassVar[int] = 64
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6  # classes copied from copyleft projects
     tools: ClassVar[tuple[str, ...]] = ("license-expression", "licenseclassifier")
 
     allow: Annotated[
@@ -115,6 +115,7 @@ class Licenses(RowStep):
     def options(self) -> dict[str, Any]:
         """Return the options with the content of the files that they name."""
         from curate.licenses.overrides import SHIPPED_FILE
+        from curate.licenses.text.copies import TABLE as COPIES
 
         hashes: dict[str, str | None] = {}
         if self.overrides:
@@ -123,7 +124,11 @@ class Licenses(RowStep):
             entries = [entry.model_dump() for entry in load_optouts(Path(self.optout))]
             hashes["optout_digest"] = digest(entries)
         shipped = file_sha256(SHIPPED_FILE)
-        known = {"policy": self._policy_version(), "shipped_overrides_sha256": shipped}
+        known = {
+            "policy": self._policy_version(),
+            "shipped_overrides_sha256": shipped,
+            "shipped_copies_sha256": file_sha256(COPIES),
+        }
         options = {**super().options(), **hashes, **known}
         if self.scancode:
             options["scancode_version"] = _installed_version("scancode-toolkit-mini")
@@ -208,13 +213,15 @@ def _decide(row: Row, finding: LicenseFinding, policy: Policy, cache: Path) -> O
     statement = finding.statement
     decision = evaluate(statement.expression, policy) if statement.expression else None
     if decision is not None and not decision.allowed:
-        evidence = {
+        evidence: dict[str, Any] = {
             "expression": statement.expression,
             "why": decision.reason,
             "path": statement.path,
             "method": statement.method,
             "conflict": statement.conflict,
         }
+        if finding.copied:
+            evidence["copied"] = [f"class {c.name} of {c.origin}" for c in finding.copied]
         return Drop("license_denied", evidence)
     if decision is None or finding.why:
         return Drop("license_unknown", _unknown_evidence(finding, cache))

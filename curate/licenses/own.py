@@ -12,6 +12,7 @@ from curate.licenses.metadata import assigned_claims
 from curate.licenses.overrides import Override
 from curate.licenses.policy import UnknownLicense, normalize
 from curate.licenses.statements import Unplaced
+from curate.licenses.text.copies import Original, originals
 from curate.licenses.text.prose import Note, ProseSource
 from curate.licenses.text.tags import read_tags
 from curate.licenses.text.technical import describes
@@ -27,6 +28,7 @@ class Own:
         notices: of the whole notices in the header.
         reviewed: of notices that a person or ScanCode has read.
         further: of licenses that the file gives the address of, or the notice of further down.
+        copied: what its classes are copies of.
         claims: licenses that it merely names.
         unplaced: what could not be read.
     """
@@ -35,6 +37,7 @@ class Own:
     notices: list[str] = field(default_factory=list)
     reviewed: list[str] = field(default_factory=list)
     further: list[str] = field(default_factory=list)
+    copied: list[Original] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     unplaced: list[Unplaced] = field(default_factory=list)
 
@@ -60,7 +63,7 @@ class OwnReader:
 
     def read(self, source: ProseSource, path: str) -> Own:
         """Return what a file says of its license."""
-        own = Own(claims=assigned_claims(source.text, path))
+        own = Own(copied=originals(source.text), claims=assigned_claims(source.text, path))
         self._tags(source, path, own)
         placed = place(source.header)
         if placed.expression:

@@ -1,7 +1,8 @@
 """The license of one file of an artifact, from what stands in it and around it.
 
 What a file says of itself governs: SPDX tag, then the notices in its header. A file that says
-nothing is under the nearest license files upward, all of those in one folder together. Everything
+nothing is under the nearest license files upward, all of those in one folder together. The license
+of a project whose classes it copies applies as well, whatever it says. Everything
 else that names a license or speaks of terms, in the file or around it, is a claim: it grants
 nothing, and applies as well. Whatever cannot be read leaves the file unknown.
 """
@@ -91,6 +92,7 @@ class Resolver:
             notices=self._notices(path),
             copyright=tuple(dict.fromkeys((*copyright_lines(source.header), *holders))),
             derived_from=tuple(cited_urls(text)),
+            copied=tuple(own.copied),
         )
 
     def said(self, path: str) -> list[Claim]:
@@ -193,7 +195,7 @@ class Resolver:
         read = map(self._as_read, claims)
         asked = {claim.text: claim for claim in read if not self._agrees(claim, statement)}
         unread = [claim for claim in asked.values() if claim.expression is None]
-        joined = [*own.reviewed, *own.further]
+        joined = [*own.reviewed, *own.further, *(original.expression for original in own.copied)]
         joined += [claim.expression for claim in asked.values() if claim.expression]
         unplaced = (*statement.unplaced, *(Unplaced(claim.text, claim.path) for claim in unread))
         if not statement.expression:

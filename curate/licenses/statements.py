@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from curate.licenses.text.copies import Original
+
 
 @dataclass(frozen=True)
 class Unplaced:
@@ -59,6 +61,7 @@ class LicenseFinding:
         notices: texts of the NOTICE files that apply.
         copyright: lines from the file's header and from the license files.
         derived_from: addresses that the file says it comes from.
+        copied: classes that it does not say it has from elsewhere.
     """
 
     statement: LicenseStatement
@@ -67,3 +70,4 @@ class LicenseFinding:
     notices: tuple[str, ...] = ()
     copyright: tuple[str, ...] = ()
     derived_from: tuple[str, ...] = ()
+    copied: tuple[Original, ...] = ()

@@ -151,7 +151,7 @@ def test_a_signal_ends_a_run_with_a_message_and_no_child(tmp_path: Path, number:
     time.sleep(0.5)
     run.send_signal(number)
     _, said = run.communicate(timeout=60)
-    assert run.returncode == 128 + number
+    assert run.returncode == 128 + number, said
     assert "the same command goes on where it stopped" in said
     assert "Traceback" not in said
     assert not children_that_name(tmp_path)
