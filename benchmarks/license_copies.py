@@ -24,8 +24,6 @@ RELEASES = {
     "yolov5": ["5.0.0", "6.1.0", "6.2.3", "7.0.0", "7.0.14"],
     "ultralytics": ["8.0.0", "8.0.100", "8.0.200", "8.1.0", "8.2.0", "8.3.0", "8.4.190"],
 }
-ULTRALYTICS = "https://github.com/ultralytics/ultralytics"
-YOLOV5 = "https://github.com/ultralytics/yolov5"
 UNET = "https://github.com/milesial/Pytorch-UNet"
 COMMITS = ["c981801", "17a03d1", "0f45521", "ff1ac09", "2dceff8", "6234bd1", "c0147f1", "d786714"]
 """Of `UNET`, whose license is of 2017-11-30, before all of them."""
@@ -73,7 +71,7 @@ def _wheels(folder: Path) -> Iterator[tuple[str, str, str]]:
             with zipfile.ZipFile(path) as wheel:
                 license = _license(wheel)
                 for name in filter(FILES.fullmatch, sorted(wheel.namelist())):
-                    origin = YOLOV5 if package == "yolov5" else ULTRALYTICS
+                    origin = f"https://github.com/ultralytics/{package}"
                     yield wheel.read(name).decode(), origin, license
 
 

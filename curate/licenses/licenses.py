@@ -123,10 +123,9 @@ class Licenses(RowStep):
         if self.optout:  # the entries, so that a comment in the list changes nothing
             entries = [entry.model_dump() for entry in load_optouts(Path(self.optout))]
             hashes["optout_digest"] = digest(entries)
-        shipped = file_sha256(SHIPPED_FILE)
         known = {
             "policy": self._policy_version(),
-            "shipped_overrides_sha256": shipped,
+            "shipped_overrides_sha256": file_sha256(SHIPPED_FILE),
             "shipped_copies_sha256": file_sha256(COPIES),
         }
         options = {**super().options(), **hashes, **known}

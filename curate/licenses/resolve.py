@@ -2,9 +2,9 @@
 
 What a file says of itself governs: SPDX tag, then the notices in its header. A file that says
 nothing is under the nearest license files upward, all of those in one folder together. The license
-of a project whose classes it copies applies as well, whatever it says. Everything
-else that names a license or speaks of terms, in the file or around it, is a claim: it grants
-nothing, and applies as well. Whatever cannot be read leaves the file unknown.
+of a project whose classes it copies applies as well, whatever it says. Everything else that names
+a license or speaks of terms, in the file or around it, is a claim: it grants nothing, and applies
+as well. Whatever cannot be read leaves the file unknown.
 """
 
 from __future__ import annotations

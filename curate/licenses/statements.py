@@ -61,7 +61,7 @@ class LicenseFinding:
         notices: texts of the NOTICE files that apply.
         copyright: lines from the file's header and from the license files.
         derived_from: addresses that the file says it comes from.
-        copied: classes that it does not say it has from elsewhere.
+        copied: what its classes are copies of.
     """
 
     statement: LicenseStatement

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import metadata
 
+from curate.rows import Row
+from curate.step import Drop
+
 APACHE_NOTICE = "Licensed under the Apache License, Version 2.0"
 AGPL_NOTICE = (
     "This program is free software: you can redistribute it and/or modify it under the terms of "
@@ -36,4 +39,5 @@ CODE = "import torch\n\n\ndef double(x):\n    return x + x\n"
 MIT = installed_text("pydantic")
 
 Decide = Callable[..., str]
+Judge = Callable[..., "Row | Drop"]
 """Of files by path, the path of one and METADATA: its license, or why it is dropped."""

@@ -1,14 +1,14 @@
 """Classes copied from copyleft projects; the table's own code is in no test."""
 
-import json
 import re
 
 import pytest
-from test_license_step import APACHE, Judge, judge  # noqa: F401
+from license_samples import Judge, installed_text
 
 from curate.licenses.text import copies
 from curate.step import Drop
 
+APACHE = installed_text("datasets")
 CLASS = '''
 class Mix(nn.Module):
     """Mixes two inputs."""
@@ -63,7 +63,7 @@ def test_another_class_is_no_copy(table, text):
     assert copies.originals(text) == []
 
 
-def test_the_license_of_the_original_joins(table, judge: Judge):  # noqa: F811
+def test_the_license_of_the_original_joins(table, judge: Judge):
     dropped = judge({"LICENSE": APACHE, "pkg/a.py": HEAD + CLASS})
     assert isinstance(dropped, Drop)
     assert dropped.reason == "license_denied"
@@ -71,7 +71,7 @@ def test_the_license_of_the_original_joins(table, judge: Judge):  # noqa: F811
     assert dropped.evidence["copied"] == ["class Mix of https://example.org/mix"]
     kept = judge({"LICENSE": APACHE, "pkg/a.py": HEAD + CLASS.replace("Mix", "Blend")})
     assert not isinstance(kept, Drop)
-    assert json.dumps(kept["license"]["expression"]) == '"Apache-2.0"'
+    assert kept["license"] and kept["license"]["expression"] == "Apache-2.0"
 
 
 def test_the_shipped_table():

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from license_samples import AGPL_NOTICE, APACHE_NOTICE, LESS, bsd_text, installed_text
+from license_samples import AGPL_NOTICE, APACHE_NOTICE, LESS, Judge, bsd_text, installed_text
 from pydantic import ValidationError
 
 from curate.cache.artifact import Info, store
@@ -23,40 +22,6 @@ from curate.step import Context, Drop, Keep
 CODE = "import torch\n\nx = 1\n"
 MIT = installed_text("pydantic")
 APACHE = installed_text("datasets")
-
-Judge = Callable[..., "Row | Drop"]
-
-
-@pytest.fixture
-def judge(tmp_path: Path) -> Judge:
-    """Return a function that files an artifact and judges one of its files."""
-
-    def run(files: dict[str, str], path: str = "pkg/a.py", **options: Any) -> Row | Drop:
-        metadata = options.pop("metadata", None)
-        if metadata:
-            files = {**files, "pkg-1.0.dist-info/METADATA": f"Name: pkg\n{metadata}\n"}
-        sha256 = hashlib.sha256(json.dumps(files).encode()).hexdigest()
-        context = Context(cache=tmp_path)
-        pairs = [(name, text.encode()) for name, text in files.items()]
-        store(tmp_path, sha256, Info("pypi", purl="pkg:pypi/pkg@1.0"), pairs)
-        origin = make_origin(
-            "pypi",
-            purl="pkg:pypi/pkg@1.0",
-            repo="https://github.com/Some-Owner/pkg.git",
-            artifact_sha256=sha256,
-            path=path,
-        )
-        step = Licenses(step="licenses", **options)
-        step.setup(context)
-        outcome = step.apply(make_row("file", files[path], origin, text=files[path]), context)
-        if isinstance(outcome, Drop):
-            json.dumps(outcome.evidence)
-            return outcome
-        assert isinstance(outcome, Keep)
-        (row,) = outcome.rows
-        return row
-
-    return run
 
 
 def kept(row: Row | Drop) -> dict[str, Any]:

@@ -51,12 +51,11 @@ def class_digests(text: str) -> Iterator[tuple[str, str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of odd escapes and the like
         try:
-            tree = ast.parse(text)
+            classes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+            large = [node for node in classes if sum(1 for _ in ast.walk(node)) >= LEAST]
+            yield from [(_digest(node), node.name) for node in large]
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef) and sum(1 for _ in ast.walk(node)) >= LEAST:
-            yield _digest(node), node.name
+            return  # not Python, or too deep for it
 
 
 def _digest(node: ast.ClassDef) -> str:
