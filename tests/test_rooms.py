@@ -143,6 +143,12 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
     assert not {name: paths for name, paths in places.items() if len(paths) > 1}
 
 
+def test_a_test_module_has_a_name_of_its_own() -> None:
+    """Pytest imports them by name: two of one name are an error of the whole run only."""
+    names = [path.name for path in Path(__file__).parent.rglob("*.py") if path.stem != "conftest"]
+    assert not {name for name in names if names.count(name) > 1}
+
+
 if __name__ == "__main__":
     FILES.write_text(listing())
     TREE.write_text(with_tree(TREE.read_text()))
