@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -10,6 +11,9 @@ def main() -> None:
     """Run the command line."""
     try:
         _speak_utf8()
+        for stream in (sys.stdout, sys.stderr):  # PYTHONIOENCODING may still name another
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         from curate.terminal.shown import show_uncaught
 
         sys.excepthook = show_uncaught

@@ -163,7 +163,8 @@ class Licenses(RowStep):
 
             finding = resolve_record(cast(FileRow, row), artifact, resolver)
             return _decide(row, finding, state.policy, cache)
-        for path in sorted(set(files_of(dict(row))[1:]) & set(artifact.paths())):
+        skipped = 0 if row["license"] is None else 1  # its own file comes first
+        for path in sorted(set(files_of(dict(row))[skipped:]) & set(artifact.paths())):
             finding = resolver.resolve(path, artifact.read(path))
             outcome = _decide(row, finding, state.policy, cache)
             if isinstance(outcome, Drop):
@@ -231,10 +232,8 @@ def _joined(one: License | None, other: License | None) -> License | None:
     """Return the license of a text that holds parts under both."""
     from curate.licenses.policy import conjoin
 
-    if one == other:
-        return one
-    if one is None or other is None:
-        raise ValueError("the row's own file has no license yet: put `- step: licenses` first")
+    if one is None or other is None or one == other:
+        return one or other
 
     def both(a: list[str], b: list[str]) -> list[str]:
         return list(dict.fromkeys([*a, *b]))

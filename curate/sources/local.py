@@ -9,7 +9,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 from pydantic import Field
 
@@ -21,7 +21,7 @@ from curate.step import Context, Drop, Place, SourceError, Unit
 
 
 class Local(FileSource):
-    """Files of a folder; `.git` is passed over.
+    """Files of a folder; `.git` and what runs wrote into their output folder are passed over.
 
     A link stands for the file of the folder that it leads to, and must not leave the folder.
     """
@@ -45,13 +45,13 @@ class Local(FileSource):
         return {("path",): os.path.realpath(self.path)}
 
     def units(self, context: Context) -> list[Unit]:
-        files = _snapshot(Path(self.path))
+        files = _snapshot(Path(self.path), context.cache)
         return [Unit(self.path, self._key(_digest(files)), {"sha256": _digest(files)})]
 
     def read(self, unit: Unit, context: Context) -> Iterator[Row | tuple[Row, Drop]]:
         cache, sha256 = cache_of(context), unit.spec["sha256"]
         if not is_stored(cache, sha256):
-            files = _snapshot(Path(self.path))
+            files = _snapshot(Path(self.path), cache)
             if _digest(files) != sha256:
                 raise SourceError(f"{self.path}: changed while the run was reading it; run again")
             store(cache, sha256, Info(source=self.source), files)
@@ -68,19 +68,23 @@ def _digest(files: list[File]) -> str:
     return hashlib.sha256(json.dumps(sorted(listing)).encode()).hexdigest()
 
 
-def _snapshot(root: Path) -> list[File]:
+def _snapshot(root: Path, cache: Path | None) -> list[File]:
     """Read the folder's files that artifacts keep; the content of others is None.
 
     Raises:
-        SourceError: there is no such folder, or it holds what no artifact may.
+        SourceError: there is no such folder, it holds what no artifact may, or it cannot be read.
     """
     if not root.is_dir():
         raise SourceError(_no_folder(root))
+    output = cache.parent.resolve() if cache else None
+    if output == root.resolve():
+        raise SourceError(f"{root}: is the output folder, too; choose another --output")
     names, limits, total = Names(str(root)), ArchiveLimits(), 0
     links = Links(str(root), wanted)
     files: dict[str, bytes | None] = {}
-    for folder, folders, entries in os.walk(root, followlinks=False):
-        folders[:] = sorted(name for name in folders if name != ".git")
+    for folder, folders, entries in os.walk(root, onerror=_refuse, followlinks=False):
+        inner = (name for name in folders if name != ".git")
+        folders[:] = sorted(name for name in inner if Path(folder, name).resolve() != output)
         linked = [name for name in folders if Path(folder, name).is_symlink()]
         for name in sorted([*entries, *linked]):
             file = Path(folder, name)
@@ -98,6 +102,10 @@ def _snapshot(root: Path) -> list[File]:
         content = files[target] if target else None
         found[path] = _read(root / target, limits.file_bytes) if target and not content else content
     return sorted(found.items())
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise SourceError(f"{error.filename}: cannot be read ({error.strerror})") from error
 
 
 def _no_folder(path: Path) -> str:

@@ -47,6 +47,26 @@ def test_rows_and_artifact(folder: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_what_runs_write_into_the_folder_is_no_part_of_it(folder: Path) -> None:
+    """`path: .` with the default output folder: each run would read what the one before wrote."""
+    context = Context(cache=folder / "output/cache")
+    before = local().units(context)[0].key
+    (folder / "output/cache/artifacts").mkdir(parents=True)
+    (folder / "output/cache/artifacts/a.py").write_text("a = 1\n")
+    (folder / "output/mine").mkdir()
+    (folder / "output/mine/LICENSE.txt").write_text("MIT License")
+    assert local().units(context)[0].key == before
+    with pytest.raises(SourceError, match="choose another --output"):
+        local().units(Context(cache=folder / "cache"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
+def test_a_folder_that_cannot_be_read_is_an_error(folder: Path) -> None:
+    (folder / "sub").chmod(0)
+    with pytest.raises(SourceError, match="sub: cannot be read"):
+        local().units(Context())
+
+
 def test_key_follows_content_and_options(folder: Path) -> None:
     def key(**options: object) -> str:
         return local(**options).units(Context())[0].key

@@ -32,12 +32,18 @@ def _old_folder(final: Path) -> Path:
 
 
 def check_place(final: Path) -> None:
-    """Raise `InTheWay` where a data set's folder is something else, such as a link or a file."""
-    if final.is_symlink() or (final.exists() and not final.is_dir()):
-        what = "a link" if final.is_symlink() else "a file"
+    """Raise `InTheWay` where a data set's folder is something else: a link, a user's folder."""
+    what = ""
+    if final.is_symlink():
+        what = "a link"
+    elif final.exists() and not final.is_dir():
+        what = "a file"
+    elif final.is_dir() and any(final.iterdir()) and not (final / RUN_FILE).exists():
+        what = f"a folder without a {RUN_FILE}, so that no run wrote it"
+    if what:
         raise InTheWay(
-            f"{final}: is {what}, and the data set is to be a folder there; move it away, rename "
-            "the recipe, or choose another --output"
+            f"{final}: is {what}, and the data set is to be written there; move it away, rename the "
+            "recipe, or choose another --output"
         )
 
 

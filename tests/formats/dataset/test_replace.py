@@ -188,6 +188,19 @@ def test_something_else_in_the_place_of_the_folder_is_refused(output: Path, what
     assert list((output / "real").iterdir()) == []
 
 
+def test_a_folder_that_no_run_wrote_is_left_alone(output: Path) -> None:
+    """A user's own folder of the recipe's name, with --output beside it."""
+    made = walk(output)
+    stages = made.run()
+    made.folder.mkdir()
+    (made.folder / "model.py").write_text("mine")
+    with pytest.raises(InTheWay, match="no run wrote it"):
+        write_dataset(made, stages)
+    assert (made.folder / "model.py").read_text() == "mine"
+    (made.folder / "model.py").unlink()
+    write_dataset(made, stages)  # an empty one is nobody's
+
+
 def test_files_whose_owner_is_unknown_are_kept_aside(output: Path) -> None:
     first = walk(output)
     write(first)
