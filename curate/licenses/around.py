@@ -40,6 +40,8 @@ from curate.sources.files import select
 
 _HEAD = 4000  # characters of a list in which terms would stand
 _DIST_INFO = re.compile(r"(?P<outer>.*/)?[^/]+\.(?:dist|egg)-info/(?:licenses/)?(?P<inner>.*)")
+_OTHER_ENCODING = re.compile("\ufffd{3}")
+"""What a text in another encoding than UTF-8 is read as, if its letters are not Latin ones."""
 _SPEAKER = re.compile(
     r"(?:__\w+__|_?(?:about|version|meta|metadata|license|(?:(?:pkg|package)_?)?info)|setup)\.pyi?"
 )
@@ -159,6 +161,8 @@ class Around:
     def _spoken(self, path: str) -> Iterator[Claim]:
         """Yield what a README, a description or an ``__init__`` claims for its folder."""
         text = self._text(path)
+        if self._is_unreadable(path):
+            yield Claim(f"{path} is not UTF-8", path, None)
         if is_readme(path):
             yield from readme_claims(text, path, self._names)
             return
@@ -212,8 +216,8 @@ class Around:
     def _read(self, path: str, kind: Kind | None, found_by_name: bool = True) -> Iterator[Claim]:
         """Yield the claims of one paper; a list of words is none, if only its name says so."""
         text = self._text(path)
-        if not text.isprintable() and "\0" in text:
-            yield Claim(f"{path} is no text", path, None)
+        if self._is_unreadable(path):
+            yield Claim(f"{path} is not UTF-8", path, None)
             return
         listed = kind in ("other", "terms") and is_list(text) and self.home(path) != "."
         if found_by_name and listed and not speaks(text[:_HEAD], "edge"):
@@ -289,6 +293,13 @@ class Around:
         for path in filter(chosen, self._artifact.paths()):
             found.setdefault(folder(path), []).append(path)
         return found
+
+    def _is_unreadable(self, path: str) -> bool:
+        data = self._artifact.read_bytes(path)
+        try:
+            return "\0" in data.decode("utf-8")
+        except UnicodeDecodeError:
+            return b"\0" in data or bool(_OTHER_ENCODING.search(self._text(path)))
 
     def _text(self, path: str) -> str:
         return self._artifact.read_bytes(path).decode("utf-8", "replace")

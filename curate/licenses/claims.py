@@ -21,7 +21,7 @@ from curate.licenses.policy import (
 )
 from curate.licenses.text.languages import fold
 from curate.licenses.text.names import TERMS
-from curate.licenses.text.terms import Care, speaks
+from curate.licenses.text.terms import Care, names_license, speaks
 
 _BSD = "BSD-3-Clause OR BSD-2-Clause OR 0BSD"
 _ALIASES = {
@@ -238,6 +238,19 @@ _ORIGIN = re.compile(
     r"|port(?:ed)?\b|reimplement|simplif|taken|thanks|courtesy|by)\w*"
 )
 _SENTENCE = re.compile(r"(?<=[.;!?])\s+(?=\S)")
+_ADDRESS = re.compile(r"(?:https?://|\bwww\.)[^\s<>()\[\]{}'\"`]+")
+_LEGAL_ADDRESS = re.compile(
+    r"(?i)licen[cs]|copying|copyleft|eula|terms|legal|creativecommons|bsl11"
+)
+_GRANTING = re.compile(r"(?i)apache|bsd|\bmit\b")
+_LICENSED_AT = re.compile(  # what stands before the address of what something is licensed under
+    r"\b(?:licen[cs]\w*|terms|conditions|under)(?: (?:is|are|at|in|of|under|by|to|the|this|these"
+    r"|see|found|here|text|file|agreement|version|available|from|as|per))*\W*$"
+)
+_FOR_ITS_LICENSE = re.compile(
+    r"\W*(?:for|has|holds|contains)\b[^.]{0,40}\b(?:licen[cs]|terms|conditions)"
+)
+_ITSELF = re.compile(r"\b(?:this|the|our) (?:software|product|project|package|library|code|work)\b")
 
 
 def named_in(
@@ -267,7 +280,40 @@ def named_in(
         return None
     licenses = [found[0] for one in about for found in _LICENSED_AS.finditer(fold(one))]
     claims = [Claim(name, path, named_license(name)) for name in dict.fromkeys(licenses)]
+    for one in about:
+        if not (credits and licenses) and not (credits and _ITSELF.search(fold(one)) is None):
+            claims += addressed_in(one, path, names, named=bool(licenses))
     return None if any(claim.expression is None for claim in claims) else claims
+
+
+def addressed_in(
+    sentence: str, path: str, names: frozenset[str] = frozenset(), named: bool = False
+) -> list[Claim]:
+    """Return the licenses that a sentence about terms gives the address of, as claims.
+
+    An address of the project's own, or of the text of a license that is named beside it, says
+    nothing more.
+
+    Args:
+        sentence: the text.
+        path: where it stands.
+        names: of the project that speaks, in small letters.
+        named: a license is named beside it.
+    """
+    claims: list[Claim] = []
+    own = {re.sub(r"[\W_]", "", name) for name in names} - {""}
+    for found in _ADDRESS.finditer(sentence):
+        url = found[0].rstrip(".,;:")
+        page = _spdx(url) if _SPDX_PAGE.fullmatch(url) else None
+        asks = names_license(fold(url)) and not _GRANTING.search(url)
+        if page is not None or asks:
+            claims.append(Claim(url, path, page))
+        elif not named and own.isdisjoint(re.sub(r"[\W_]", "", s).lower() for s in url.split("/")):
+            before, after = fold(sentence[: found.start()]), fold(sentence[found.end() :])
+            points = _LICENSED_AT.search(before) or _FOR_ITS_LICENSE.match(after)
+            if points or _LEGAL_ADDRESS.search(url):
+                claims.append(Claim(url, path, None))
+    return claims
 
 
 def _points(sentence: str, care: Care, names: frozenset[str], credits: bool) -> bool:

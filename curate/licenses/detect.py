@@ -133,7 +133,7 @@ class Placed:
 @lru_cache(maxsize=4096)
 def place(text: str) -> Placed:
     """Return the licenses whose templates ``text`` holds, and everything else that it holds."""
-    text = _DIRECTIVE.sub("", _SPDX_LINE.sub("", text))
+    text = _DIRECTIVE.sub(_of_tools, _SPDX_LINE.sub("", text))
     reading = _Reading()
     if _HINTS_AT_LICENSE.search(text):
         reading.read(text)
@@ -151,6 +151,11 @@ def place(text: str) -> Placed:
         grants=reading.grants,
         found="\n".join(reading.regions),
     )
+
+
+def _of_tools(line: re.Match[str]) -> str:
+    """Return nothing in place of what a line says to tools, but what it says to people."""
+    return line[0] if speaks(line[0].strip(), "head") else ""
 
 
 class _Reading:
@@ -279,11 +284,6 @@ def _copyright_lines(text: str) -> tuple[str, ...]:
         if _is_copyright(line) and not (_ALL_RIGHTS.match(line) or _UNFILLED.match(line))
     )
     return tuple(dict.fromkeys(line for line in lines if line))
-
-
-def cites_origin(text: str) -> bool:
-    """Return whether ``text`` says that code was adapted, copied, taken … from somewhere."""
-    return _CITED.search(text) is not None
 
 
 def cited_urls(text: str) -> list[str]:

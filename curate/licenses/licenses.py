@@ -57,7 +57,7 @@ class Licenses(RowStep):
     takes: ClassVar[frozenset[str]] = frozenset({"file", "record", "module", "kernel", "cuda"})
     sets: ClassVar[frozenset[str]] = frozenset({"license"})
     batch: ClassVar[int] = 64
-    version: ClassVar[int] = 6  # classes copied from copyleft projects
+    version: ClassVar[int] = 7  # addresses of licenses; notices and tags below the header join
     tools: ClassVar[tuple[str, ...]] = ("license-expression", "licenseclassifier")
 
     allow: Annotated[

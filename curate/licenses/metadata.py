@@ -21,7 +21,9 @@ from typing import Any
 
 import yaml
 
-from curate.licenses.claims import Claim, named_license, read_claim
+from curate.licenses.claims import Claim, addressed_in, named_license, read_claim
+from curate.licenses.readme import readme_claims
+from curate.licenses.text.languages import fold
 from curate.licenses.text.prose import string_at
 from curate.licenses.text.terms import speaks
 
@@ -48,7 +50,27 @@ class FileNamed:
     one: bool = True
 
 
-Said = str | FileNamed
+@dataclass(frozen=True)
+class Prose:
+    """What a field says in words: it counts as a README's does."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a field says that the license stands.
+
+    Attributes:
+        url: of it.
+        names: what the project is called, in small letters.
+    """
+
+    url: str
+    names: frozenset[str]
+
+
+Said = str | FileNamed | Prose | Address
 
 
 def metadata_claims(path: str, text: str) -> tuple[list[Claim], list[FileNamed]]:
@@ -61,9 +83,15 @@ def metadata_claims(path: str, text: str) -> tuple[list[Claim], list[FileNamed]]
         values = list(reader(text))
     except (tomllib.TOMLDecodeError, configparser.Error, ValueError, RecursionError) as error:
         return [Claim(f"{path} cannot be read: {error}"[:300], path, None)], []
-    found = []
+    found: list[Claim] = []
     for value in values:
         if isinstance(value, FileNamed):
+            continue
+        if isinstance(value, Prose):
+            found += readme_claims(value.text, path)
+            continue
+        if isinstance(value, Address):
+            found += addressed_in(f"License: {value.url}", path, value.names)
             continue
         known = value.startswith("License ::")
         claim = _classifier(value, path) if known else read_claim(value, path)
@@ -98,6 +126,20 @@ def _core_metadata(text: str) -> Iterator[Said]:
     for field in ("License", "License-Expression"):
         yield from map(str, message.get_all(field) or ())
     yield from _license_classifiers(map(str, message.get_all("Classifier") or ()))
+    yield from (Prose(str(message[field])) for field in ("Summary", "Keywords") if message[field])
+    pairs = [str(entry).partition(",")[::2] for entry in message.get_all("Project-URL") or ()]
+    urls = {"Home-page": str(message["Home-page"] or ""), **dict(pairs)}
+    yield from _addresses(urls, str(message["Name"] or ""))
+
+
+def _addresses(urls: Mapping[str, Any], name: str) -> Iterator[Address]:
+    """Yield the addresses that a project's links call its license's."""
+    known = {label: str(url).strip() for label, url in urls.items()}
+    names = {name.lower(), *(url.rstrip("/").rpartition("/")[2].lower() for url in known.values())}
+    for label, url in known.items():
+        if re.search(r"licen[cs]|terms|eula", fold(label)):
+            own = names - {url.rstrip("/").rpartition("/")[2].lower()}
+            yield Address(url, frozenset(own))
 
 
 def _pyproject(text: str) -> Iterator[Said]:
@@ -114,6 +156,8 @@ def _pyproject(text: str) -> Iterator[Said]:
     for table in [*tables, *inner]:
         if isinstance(table, dict):
             yield from _fields(table)
+            urls = table.get("urls")
+            yield from _addresses(urls, str(table.get("name"))) if isinstance(urls, dict) else ()
 
 
 def _fields(table: Mapping[str, Any]) -> Iterator[Said]:
@@ -128,6 +172,8 @@ def _fields(table: Mapping[str, Any]) -> Iterator[Said]:
         listed = [*value.values()] if isinstance(value, dict) else [value]
         yield from (FileNamed(glob, one=False) for entry in listed for glob in _texts(entry))
     yield from _license_classifiers(_texts(table.get("classifiers")))
+    for field in ("description", "keywords"):
+        yield from map(Prose, [", ".join(_texts(table.get(field)))])
 
 
 def _texts(value: Any) -> list[str]:
@@ -148,6 +194,7 @@ def _setup_cfg(text: str) -> Iterator[Said]:
     if parser.has_section("metadata"):
         section = dict(parser["metadata"])
         yield from (_file_or_text(section[key]) for key in _FIELDS if section.get(key))
+        yield from (Prose(section.get(key, "")) for key in ("description", "summary", "keywords"))
         for key in _FILE_FIELDS:
             globs = re.findall(r"[^,\s]+", section.get(key, ""))
             yield from (FileNamed(glob, one=False) for glob in globs)

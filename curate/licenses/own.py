@@ -27,7 +27,9 @@ class Own:
         tags: of the SPDX tags that grant.
         notices: of the whole notices in the header.
         reviewed: of notices that a person or ScanCode has read.
-        further: of licenses that the file gives the address of, or the notice of further down.
+        further: of licenses that the file gives the address of, or the tag or notice of further
+            down.
+        spelled: the whole notices further down.
         copied: what its classes are copies of.
         claims: licenses that it merely names.
         unplaced: what could not be read.
@@ -37,6 +39,7 @@ class Own:
     notices: list[str] = field(default_factory=list)
     reviewed: list[str] = field(default_factory=list)
     further: list[str] = field(default_factory=list)
+    spelled: list[str] = field(default_factory=list)
     copied: list[Original] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     unplaced: list[Unplaced] = field(default_factory=list)
@@ -88,13 +91,14 @@ class OwnReader:
     def _tags(self, source: ProseSource, path: str, own: Own) -> None:
         tags = read_tags(source)
         own.unplaced += [Unplaced(line, path) for line in tags.unread]
-        for value in tags.grants:
-            line = f"SPDX-License-Identifier: {value}"
-            known = self.known(line)
-            try:
-                own.tags.append(normalize((known and known.expression) or value))
-            except UnknownLicense:
-                own.unplaced.append(Unplaced(line, path))
+        for values, read in ((tags.grants, own.tags), (tags.further, own.further)):
+            for value in values:
+                line = f"SPDX-License-Identifier: {value}"
+                known = self.known(line)
+                try:
+                    read.append(normalize((known and known.expression) or value))
+                except UnknownLicense:
+                    own.unplaced.append(Unplaced(line, path))
         for value in tags.claims:
             try:
                 own.claims.append(Claim(value, path, normalize(value)))
@@ -113,6 +117,8 @@ class OwnReader:
         placed = place(note.text)
         if placed.expression:
             own.further.append(placed.expression)
+        if placed.grants:
+            own.spelled.append(note.text.strip())
         self._review_edited(placed, path, own)
         for notice in terms(placed.leftovers, care):
             self._take(notice, path, care, own)

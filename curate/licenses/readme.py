@@ -38,7 +38,10 @@ _SENTENCE = re.compile(r"(?<=[.;!?。])\s+(?=\S)|\s[-*+•]\s+(?=\S)")
 _GRANTS = re.compile(
     r"\blicen[cs](?:ed?|ing) ?(?:under|to|:|is|=)|\bunder (?:the "
     r"|an? )?(?:terms of )?[^.]{0,60}\blicen[cs]e"
-    r"|\bdual[- ]licen[cs]|\b(?:released|distributed|published|available|provided) under\b"
+    r"|\bdual[- ]licen[cs]|\brelicens|\bgoverned by\b[^.]{0,60}\blicen[cs]"
+    r"|\bno longer (?:mit|apache|bsd)\b"
+    r"|\b(?:moved|switched|changed) to (?:the |an? )?(?:gnu|[al]?gpl|bsl|bu?sl|mpl|sspl)\b"
+    r"|\b(?:released|distributed|published|available|provided) under\b"
 )
 # The word for a license in other languages: "许可证: MIT" names one and says no more.
 _LICENSE_WORD = re.compile(
@@ -53,7 +56,7 @@ _LICENSE_LINK = re.compile(
     r"|text)? ?\[[^\]]*\]\()"
     r"(https?://[^\s<>()\[\]]+)"
 )
-_TERMS_PAGE = re.compile(r"(?i)terms|eula|agreement|licen[cs]|legal")
+_TERMS_PAGE = re.compile(r"(?i)terms|eula|agreement|licen[cs]|legal|copying|creativecommons")
 _KNOWN_PAGE = re.compile(
     r"(?i)opensource\.org|spdx\.org|apache\.org|choosealicense|mit-license|creativecommons|shields\.io|badge"
     r"|git(?:hub|lab)|bitbucket|readthedocs"
@@ -161,14 +164,23 @@ def _is_of_others(text: str) -> bool:
 def _plain(text: str) -> str:
     """Return a README's prose without code, pictures, tags and the addresses of links."""
     text = _IMAGE.sub(" ", _FENCED.sub(_kept_block, text))
-    text = _LINK.sub(lambda link: link[1] or link[2] or "", _IMAGE.sub(" ", text))
+    text = _LINK.sub(_linked, _IMAGE.sub(" ", text))
     return _MARKUP.sub(" ", _HTML.sub(" ", text))
+
+
+def _linked(link: re.Match[str]) -> str:
+    """Return a link's words, with the address where it may be that of terms."""
+    address = re.search(r"https?://[^\s<>()]+", link[0])
+    legal = address and _TERMS_PAGE.search(f"{link[1] or link[2]} {address[0]}")
+    words = link[1] or link[2] or ""
+    return f"{words} {address[0]} " if address and legal else words
 
 
 def _kept_block(block: re.Match[str]) -> str:
     """Return a block of code that holds a notice and no code; of others nothing."""
-    notice = re.search(r"(?i)copyright|\(c\)|©", block[0]) and not re.search(r"[=;{]", block[0])
-    return f"\n\n{block[0].strip('`~')}\n\n" if notice else "\n\n"
+    said = block[0].strip("`~ \n")
+    notice = re.search(r"(?i)copyright|\(c\)|©", said) or terms_at(fold(said)) is not None
+    return f"\n\n{said}\n\n" if notice and not re.search(r"[=;{]", said) else "\n\n"
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:

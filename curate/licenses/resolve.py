@@ -21,7 +21,6 @@ from curate.licenses.claims import Claim
 from curate.licenses.detect import (
     MIN_COVERAGE,
     cited_urls,
-    cites_origin,
     copyright_lines,
     notices_in,
     place,
@@ -35,9 +34,9 @@ from curate.licenses.text.prose import ProseSource, read_source
 from curate.licenses.text.tags import license_file_tags
 
 VENDORED = re.compile(
-    r"_?(?:3rd|third)[-_]?part(?:y|ies)(?:[-_]\w+)?|_?3ps?(?:[-_]\w+)?|_?thirdparty\w*"
+    r"_?(?:3rd|third)[-_. ]?part(?:y|ies)(?:[-_]\w+)?|_?3ps?(?:[-_]\w+)?|_?thirdparty\w*"
     r"|_?vendor(?:s|ed|i[sz]ed|ing)?(?:[-_](?!of[-_])\w+)?|_?extern(?:al)?s?|_?ext(?:ernal)?[-_]?libs?"
-    r"|_?deps|_?bundled?|_?(?:git[-_]?)?sub[-_]?(?:modules|projects|repos)|_?git[-_]modules|_?oss"
+    r"|_?deps|dependencies|forks|\.?venv|site_packages|_?bundled?|_?(?:git[-_]?)?sub[-_]?(?:modules|projects|repos)|_?git[-_]modules|_?oss"
     r"|(?:node|bower|jspm)_(?:modules|components|packages)|(?:site|dist)-packages|godeps"
 )
 """Folders of other people's code: the root's license says nothing about them."""
@@ -79,18 +78,19 @@ class Resolver:
         if not stated.expression and not stated.unplaced:
             governing, why = self._from_level(path, level)
         else:
-            governing, why = self._check_against(stated, source, home, level), ""
+            governing, why = self._check_against(stated, home, level), ""
         claims = [*own.claims, *self._around.said(path), *self._metadata(path, home, governing)]
         governing = self._join(governing, own, claims, source)
         if governing.unplaced and not self._is_denied(governing.expression):
             why = governing.unplaced[0].why()
-        texts, holders = self._texts(path, governing, source)
+        texts, holders = self._texts(path, governing, source, own.spelled)
+        said = "\n".join([source.header, *(n.text for n in source.notes if n.place != "header")])
         return LicenseFinding(
             statement=governing,
             why=why,
             texts=texts,
             notices=self._notices(path),
-            copyright=tuple(dict.fromkeys((*copyright_lines(source.header), *holders))),
+            copyright=tuple(dict.fromkeys((*copyright_lines(said), *holders))),
             derived_from=tuple(cited_urls(text)),
             copied=tuple(own.copied),
         )
@@ -151,16 +151,15 @@ class Resolver:
     def _check_against(
         self,
         own: LicenseStatement,
-        source: ProseSource,
         home: str | None,
         level: LicenseStatement | None,
     ) -> LicenseStatement:
         """Return ``own``, or both where the folder's license files apply all the same.
 
-        They do where the header's notice belongs to code taken from elsewhere, and where they
-        forbid what the file permits, or cannot be read. A folder that names the file's license
-        next to a forbidden one (Apache-2.0 in LICENSE, AGPL in COPYING) does not forbid it: that is
-        how packages of several licenses look.
+        They do beside a notice in the header, which may be that of code taken from elsewhere, and
+        where they forbid what the file permits, or cannot be read. A folder that names the file's
+        license next to a forbidden one (Apache-2.0 in LICENSE, AGPL in COPYING) does not forbid it:
+        that is how packages of several licenses look.
         """
         if home is None or level is None or own.expression is None:
             return own
@@ -175,9 +174,7 @@ class Resolver:
         if self._is_denied(level.expression):
             agrees = license_ids(str(own.expression)) & self._named(home)
             return own if agrees else replace(own, expression=both, path=level.path, conflict=True)
-        if own.method == "header" and cites_origin(source.header):
-            return replace(own, expression=both)
-        return own
+        return replace(own, expression=both) if own.method == "header" else own
 
     def _named(self, home: str) -> frozenset[str]:
         """Return the ids that the folder's license files name, read in full or only recognised."""
@@ -342,7 +339,7 @@ class Resolver:
     # Texts to keep
 
     def _texts(
-        self, path: str, statement: LicenseStatement, source: ProseSource
+        self, path: str, statement: LicenseStatement, source: ProseSource, spelled: list[str]
     ) -> tuple[tuple[str, ...], list[str]]:
         """Return the license texts that go with the file, and the copyright lines in them."""
         if not statement.expression:
@@ -364,7 +361,7 @@ class Resolver:
         holders = [line for text in own_texts for line in copyright_lines(text)]
         if not texts:
             texts = [found for found in (place(source.header).found.strip(),) if found]
-        return tuple(texts), holders
+        return (*texts, *spelled), holders
 
     @cached_property
     def _all_texts(self) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ class LicenseFinding:
         why: why the license is unknown; empty when it is known.
         texts: license texts to keep.
         notices: texts of the NOTICE files that apply.
-        copyright: lines from the file's header and from the license files.
+        copyright: lines from the file's comments and from the license files.
         derived_from: addresses that the file says it comes from.
         copied: what its classes are copies of.
     """

@@ -66,10 +66,10 @@ def test_tag_governs_and_keeps_the_text_that_matches(judge: Judge, tmp_path: Pat
     assert [load_text(tmp_path, sha) for sha in found["text_sha256"]] == [APACHE]
 
 
-def test_header_notice_governs(judge: Judge) -> None:
+def test_header_notice_joins_the_license_file(judge: Judge) -> None:
     text = f"# Copyright 2024 Ada\n# {APACHE_NOTICE}\n{CODE}"
     found = kept(judge({"pkg/a.py": text, "LICENSE": MIT}))
-    assert (found["expression"], found["method"]) == ("Apache-2.0", "header")
+    assert (found["expression"], found["method"]) == ("Apache-2.0 AND MIT", "header")
     assert "Copyright 2024 Ada" in found["copyright"]
 
 

@@ -42,8 +42,8 @@ def check_place(final: Path) -> None:
         what = f"a folder without a {RUN_FILE}, so that no run wrote it"
     if what:
         raise InTheWay(
-            f"{final}: is {what}, and the data set is to be written there; move it away, rename the "
-            "recipe, or choose another --output"
+            f"{final}: is {what}, and the data set is to be written there; move it away, rename "
+            "the recipe, or choose another --output"
         )
 
 

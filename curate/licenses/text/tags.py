@@ -1,7 +1,8 @@
 """SPDX tags in the comments of a file of code (SPDX 3.0.1, annex E; REUSE 3.3).
 
-A tag grants where its name is spelled as in the standard and it begins a line of a comment. In a
-string, in a snippet, or in the middle of a line it is a claim. Every other line that looks like a
+A tag grants where its name is spelled as in the standard and it begins a line of a comment before
+the first statement. Further down it is about a part, so that it applies as well. In a string, in a
+snippet, or in the middle of a line it is a claim. Every other line that looks like a
 tag cannot be read, and makes the license unknown: who wrote it meant something by it.
 """
 
@@ -39,11 +40,13 @@ class Tags:
 
     Attributes:
         grants: values of the tags that grant, as written.
+        further: values of the tags in comments further down.
         claims: values of the tags that only name a license.
         unread: lines that look like a tag and are none.
     """
 
     grants: list[str] = field(default_factory=list)
+    further: list[str] = field(default_factory=list)
     claims: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
 
@@ -81,7 +84,8 @@ def _may_hold_tags(text: str) -> bool:
 def _read_line(line: str, note: Note, inside: bool, tags: Tags) -> None:
     tag = _TAG.fullmatch(line)
     if tag:
-        (tags.grants if note.comment and not inside else tags.claims).append(tag["value"])
+        kind = tags.grants if note.place == "header" else tags.further
+        (kind if note.comment and not inside else tags.claims).append(tag["value"])
         return
     other = _OTHER_TAG.fullmatch(line)
     known = other is not None and other["name"].lower() in _OTHERS

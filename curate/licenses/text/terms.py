@@ -22,7 +22,7 @@ everywhere else."""
 
 _NEVER = (
     r"(?:no|not|never|nobody|none|cannot|without|forbid\w*|prohibit\w*|unauthori[sz]ed|illegal\w*"
-    r"|unlawful\w*|disallow\w*|ban(?:s|ned)?|declines?|refuses?|objects? to|denied"
+    r"|unlawful\w*|disallow\w*|ban(?:s|ned)?|declines?|refuses?|refrain\w*|objects? to|denied"
     r"|\w+n['\u2019]t\b|opt(?:s|ed|ing)?[- ]?out|off[- ]limits|withh[eo]ld\w*)"
 )
 _WORK = (
@@ -48,8 +48,8 @@ _FIELD = (
 _GAP = r"(?:[^\w.!?]+\w+(?:\.\w+)*){0,%d}?[^\w.!?]+"
 
 _LICENSE_NAMES = (
-    r"\b[al]?gpl(?:[-v ]?\d|s?\b)|\bgnu (?:general|lesser|affero|library)|general public licen"
-    r"|\baffero\b"
+    r"\b[al]?gpl(?:[-v ]?\d|s?\b|'?e?d\b)|\bgnu (?:general|lesser|affero|library)|\bgnu ?v[23]\b"
+    r"|general public licen|\baffero\b|\bmulan ?psl|creativecommons"
     r"|copyleft|creative[- ]commons|\bcc[- ]by\b|\bcc[- ](?:by|nc|sa|nd)\b|mozilla public|\bmpl[-"
     r" ]?v?[12]\b"
     r"|\beupl\b|\bcecill\b|\bbusl\b|\bbsl[- ]?1\.1|business source|\bsspl\b|server side public"
@@ -103,6 +103,7 @@ _COMBINATIONS = "".join(
         r"|shed)|resale|sale|sold|release|disclosure|disclosed|profit|external use)\b(?!"
         r" (?:across|over|among|evenly|on))",
         # machine learning
+        rf"\b{_NEVER}\b{_GAP % 8}{_WORK}{_GAP % 5}{_AI}|\bno {_AI}{_GAP % 2}(?:on|of|with) {_WORK}",
         rf"\b{_NEVER}\b{_GAP % 8}{_AI}{_GAP % 3}(?:train\w*|learn\w*|dataset\w*|corp(?:us|ora)"
         rf"|purposes?|use)\b",
         rf"\b(?:{_NEVER}\b{_GAP % 8})(?:train\w*|fine-?tun\w*|learn|ingest\w*|scrap\w*"
@@ -242,7 +243,7 @@ _RARE, _NO, _THING, _ACTS, _MACHINE, _LEARN, _LIMIT, _PURPOSE, _WHO, _LEGAL, _CC
 )
 _HINTS = {
     _RARE: re.compile(
-        r"[al]?gpl|gnu$|bsd|clause|apache|mit$|affero|copyleft|commons|mozilla|mpl|eupl|cecill"
+        r"[al]?gpl|gnu(?:v[23])?$|mulan|creativecommons|bsd|clause|apache|mit$|affero|copyleft|commons|mozilla|mpl|eupl|cecill"
         r"|bu?sl\d?$|business|sspl|wtfpl"
         r"|polyform|\w*rail$|openrail|cddl|epl$|osl$|afl$|apsl|odbl|ofl$|lppl|qpl|npl$|ncsa|nposl"
         r"|rpl$|openldap|eclipse"
