@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 from curate.order import misplaced
 from curate.registry import AnyFormat, AnySource, AnyStep, kinds_by_name, known_steps
 from curate.shipped.find import find_recipe, hint
+from curate.sources.files import without_credentials
 from curate.wording import choose, did_you_mean, plain
 
 Location = tuple[str | int, ...]
@@ -386,6 +387,7 @@ def _short(value: Any) -> str:
         text = json.dumps(value, default=str)
     except (ValueError, RecursionError):  # a number of thousands of digits; a map within itself
         text = f"a {type(value).__name__}"
+    text = without_credentials(text)
     return text if len(text) < 60 else text[:57] + "..."
 
 

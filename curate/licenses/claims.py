@@ -231,7 +231,9 @@ _POINTERS = re.compile(
     r"|\bcopy(?:right|ing)\w*|\bterms(?: and conditions)?|\bconditions|\bgoverned by\b|\bnotices?\b"
 )
 _NUMBER = re.compile(r"[\d.]+")
-_OF_A_LICENSE = re.compile(r"([\w.'-]+)\s+(?:public |software |community )*licen[cs]e\b(?![.:])")
+_OF_A_LICENSE = re.compile(
+    r"(?<![\w.'-])([\w.'-]+)\s+(?:public |software |community )*licen[cs]e\b(?![.:])"
+)
 _UNDER = re.compile(r"\bunder (?:the |an? |its |their )?([\w.'-]+)")
 _ORIGIN = re.compile(
     r"\b(?:adapt|adopt|based|borrow|cop(?:y|ied)|deriv|fork|from|implementation|inspired|modif|origin"

@@ -18,6 +18,7 @@ Entries are tombstones: they stay, and hold for sources that come later.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -71,7 +72,8 @@ class OptOut(BaseModel):
 
     @model_validator(mode="after")
     def _names_something(self) -> OptOut:
-        if not self.model_dump(exclude={"why"}, exclude_none=True):
+        values = self.model_dump(exclude={"why"}, exclude_none=True).values()
+        if not values or not all(re.search(r"\w", value) for value in values):
             raise ValueError(f"name an {_FIELDS}")
         return self
 
@@ -83,16 +85,16 @@ class OptOut(BaseModel):
             cache: has the artifact, where ``sha256`` is asked for.
         """
         origin, files = row["origin"], files_of(row)
-        repo, purl = _repo_name(origin["repo"] or ""), (origin["purl"] or "").lower()
+        repo, purl = _repo_path(origin["repo"] or ""), _same_purl(origin["purl"] or "")
         holders = (row["license"] or {}).get("copyright") or []
         checks = (
-            self.owner is None or repo.split("/")[0] == self.owner.lower(),
-            self.repo is None or repo == _repo_name(self.repo),
-            self.purl is None or f"{purl}@".startswith(f"{self.purl.lower()}@"),
+            self.owner is None or _owns(_repo_path(self.owner), repo),
+            self.repo is None or repo[-2:] == _repo_path(self.repo)[-2:],
+            self.purl is None or f"{purl}@".startswith(f"{_same_purl(self.purl)}@"),
             self.path is None or any(fnmatchcase(file, self.path) for file in files),
             self.symbol is None or fnmatchcase(origin["symbol"] or "", self.symbol),
             self.copyright is None
-            or any(fnmatchcase(line.lower(), self.copyright.lower()) for line in holders),
+            or any(fnmatchcase(_folded(line), _folded(self.copyright)) for line in holders),
             self.sha256 is None
             or self.sha256 in _file_hashes(cache, origin["artifact_sha256"], tuple(files)),
         )
@@ -236,7 +238,27 @@ def _file_hashes(cache: Path, artifact_sha256: str | None, files: tuple[str, ...
     return {sha256(artifact.read_bytes(file)).hexdigest() for file in files if file in there}
 
 
-def _repo_name(address: str) -> str:
-    """Return ``owner/name`` in lower case for an address in any of the usual forms."""
-    tail = address.removesuffix("/").removesuffix(".git").replace(":", "/")
-    return "/".join(tail.split("/")[-2:]).lower()
+def _repo_path(address: str) -> list[str]:
+    """Return owners and name, in lower case, for an address in any of the usual forms."""
+    plain = re.split(r"[?#]|/(?:-/)?(?:tree|blob|raw|commits?|issues)/", address)[0]
+    host = re.match(r"\w+://[^/]*/|[\w.-]+@[\w.-]+:", plain)
+    path = plain[host.end() :] if host else plain
+    return path.strip("/@").removesuffix(".git").lower().split("/")
+
+
+def _owns(owner: list[str], repo: list[str]) -> bool:
+    """Whether a repository lies below an owner, who may be a group within a group."""
+    steps = range(len(repo) - len(owner))
+    return any(repo[at : at + len(owner)] == owner for at in steps)
+
+
+def _same_purl(purl: str) -> str:
+    """Return a package URL as all spellings of its name have it (PEP 503)."""
+    name, at, version = purl.lower().partition("@")
+    kind, slash, name = name.rpartition("/")
+    name = re.sub(r"[-_.]+", "-", name) if kind == "pkg:pypi" else name
+    return f"{kind}{slash}{name}{at}{version}"
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFC", text).lower()

@@ -23,7 +23,7 @@ from curate.licenses.text.terms import Care, names_license, speaks
 _FENCED = re.compile(r"(?ms)^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)")
 _HTML = re.compile(r"(?s)<!--|-->|<[^<>]{1,400}>")
 _IMAGE = re.compile(
-    r"!\[[^\]]*\]\([^)]*\)|^\s*\.\. image::.*$(?:\n[ \t]+:.*$)*|^\s*\.\. \|.*$", re.M
+    r"!\[[^\]]*\]\([^)]*\)|^[ \t]*\.\. image::.*$(?:\n[ \t]+:.*$)*|^[ \t]*\.\. \|.*$", re.M
 )
 _LINK = re.compile(r"\[([^\[\]]*)\]\([^()\s]*\)|`([^`<]*) <[^>]*>`__?")
 _MARKUP = re.compile(r"(?<!\w)[*_]{1,3}|[*_]{1,3}(?!\w)|[`|>]")

@@ -32,6 +32,7 @@ from curate.licenses.policy import Policy, UnknownLicense, conjoin, evaluate, li
 from curate.licenses.statements import LicenseFinding, LicenseStatement, Unplaced
 from curate.licenses.text.prose import ProseSource, read_source
 from curate.licenses.text.tags import license_file_tags
+from curate.licenses.text.templates import plain_text
 
 VENDORED = re.compile(
     r"_?(?:3rd|third)[-_. ]?part(?:y|ies)(?:[-_]\w+)?|_?3ps?(?:[-_]\w+)?|_?thirdparty\w*"
@@ -45,7 +46,7 @@ _LICENSE_NAME = re.compile(
     r"(?i)(?![\w.-]*(?:third.?party|3rd.?party|bundled|vendored|dependenc))(?:[\w.+-]*[-_.])?(?:(?:un)?licen[cs]e|copying)"
     r"(?:v?\d+)?(?:[-_.][\w.+-]*)?"  # LICENSE1, COPYING3, COPYINGv2.txt
 )
-_NOTICE_NAME = re.compile(r"(?i)notice(?:[-_.][\w.+-]*)?")
+_NOTICE_NAME = re.compile(r"(?i)notices?(?:[-_.][\w.+-]*)?")
 _TEXT_SUFFIXES = frozenset({"", ".txt", ".md", ".rst"})
 _CODE_SUFFIXES = frozenset({".py", ".pyi", ".cu", ".cuh", ".h", ".hpp", ".cpp", ".json", ".toml"})
 
@@ -347,6 +348,7 @@ class Resolver:
         home = self._home_of_license(path)
         nearest = self._license_files.get(home, []) if home is not None else []
         kept: list[str] = []
+        missing: list[str] = []
         if statement.method in ("license_file", "override"):
             kept.extend(nearest)
         for license_id in sorted(license_ids(statement.expression)):
@@ -354,14 +356,17 @@ class Resolver:
             found = next((file for file in pool if license_id in self._ids(file)), None)
             if found is not None:
                 kept.append(found)
+            else:
+                missing.append(license_id)
         files = list(dict.fromkeys(kept))
         texts = [text for text in map(self._text, files) if text is not None]
         # A text borrowed from another folder names that folder's authors, not this file's.
         own_texts = (self._text(file) or "" for file in files if file in nearest)
         holders = [line for text in own_texts for line in copyright_lines(text)]
-        if not texts:
-            texts = [found for found in (place(source.header).found.strip(),) if found]
-        return (*texts, *spelled), holders
+        if missing or not texts:
+            texts += [found for found in (place(source.header).found.strip(),) if found]
+        spelled = [*spelled, *(filter(None, map(plain_text, missing)) if not spelled else ())]
+        return tuple(dict.fromkeys((*texts, *spelled))), holders
 
     @cached_property
     def _all_texts(self) -> tuple[str, ...]:

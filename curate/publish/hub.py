@@ -256,6 +256,8 @@ def _check_remote(remote: Remote, target: HubTarget, run: dict[str, Any]) -> Non
 
 
 def _check_tag(remote: Remote, target: HubTarget, is_new: bool) -> None:
+    if target.tag and not re.fullmatch(r"\w[\w.+-]*", target.tag):
+        raise PushRefused(f"{target.tag!r} is no name of a tag: letters, digits and . _ + - only")
     tagged = remote.tags.get(target.tag or "")
     if tagged and (is_new or tagged != remote.head):
         raise PushRefused(

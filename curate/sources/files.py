@@ -135,7 +135,7 @@ def _glob(pattern: str) -> re.Pattern[str]:
 
 def without_credentials(text: str) -> str:
     """Hide user names, passwords and tokens in addresses."""
-    return re.sub(r"//[^/@\s]*@", "//***@", text)
+    return re.sub(r"(//[^\s?\"']+)\?[^\s\"']+", r"\1?***", re.sub(r"//[^/@\s]*@", "//***@", text))
 
 
 def cache_of(context: Context) -> Path:

@@ -46,6 +46,12 @@ def _check_url(url: str) -> str:
     remote = re.match(r"(https|ssh|file)://[^/]*/|[\w.-]+@[\w.-]+:", url)
     if not remote and (":" in url or url.startswith("-")):
         raise ValueError("must be an https, ssh or file address, user@host:path or a local folder")
+    parts = urlsplit(url)
+    if parts.scheme == "https" and ("@" in parts.netloc or parts.query):
+        raise ValueError(
+            "holds a user, token or query, and a recipe is published with its data set; leave it "
+            "out and let git find it: by a credential helper, ~/.netrc or ssh"
+        )
     return url
 
 

@@ -40,13 +40,15 @@ def decide(tmp_path: Path) -> Decide:
 def judge(tmp_path: Path) -> Judge:
     """Return a function that files an artifact and judges one of its files."""
 
-    def run(files: dict[str, str], path: str = "pkg/a.py", **options: Any) -> Row | Drop:
+    def run(files: dict[str, str | bytes], path: str = "pkg/a.py", **options: Any) -> Row | Drop:
         metadata = options.pop("metadata", None)
         if metadata:
             files = {**files, "pkg-1.0.dist-info/METADATA": f"Name: pkg\n{metadata}\n"}
-        sha256 = hashlib.sha256(json.dumps(files).encode()).hexdigest()
+        sha256 = hashlib.sha256(repr(files).encode()).hexdigest()
         context = Context(cache=tmp_path)
-        pairs = [(name, text.encode()) for name, text in files.items()]
+        pairs = [
+            (n, text if isinstance(text, bytes) else text.encode()) for n, text in files.items()
+        ]
         store(tmp_path, sha256, Info("pypi", purl="pkg:pypi/pkg@1.0"), pairs)
         origin = make_origin(
             "pypi",

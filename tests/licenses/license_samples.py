@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import metadata
+from typing import Any
 
 from curate.rows import Row
 from curate.step import Drop
@@ -37,7 +38,20 @@ def bsd_text() -> str:
 
 CODE = "import torch\n\n\ndef double(x):\n    return x + x\n"
 MIT = installed_text("pydantic")
+APACHE = installed_text("datasets")
 
 Decide = Callable[..., str]
 Judge = Callable[..., "Row | Drop"]
 """Of files by path, the path of one and METADATA: its license, or why it is dropped."""
+
+
+def kept(row: Row | Drop) -> dict[str, Any]:
+    assert not isinstance(row, Drop), row
+    license_: dict[str, Any] = row["license"]
+    return license_
+
+
+def dropped(outcome: Row | Drop, reason: str) -> dict[str, Any]:
+    assert isinstance(outcome, Drop), outcome["license"]
+    assert outcome.reason == reason, outcome
+    return outcome.evidence

@@ -3,12 +3,11 @@
 import re
 
 import pytest
-from license_samples import Judge, installed_text
+from license_samples import APACHE, Judge
 
 from curate.licenses.text import copies
 from curate.step import Drop
 
-APACHE = installed_text("datasets")
 CLASS = '''
 class Mix(nn.Module):
     """Mixes two inputs."""

@@ -11,8 +11,6 @@ from curate.licenses.licenses import Licenses
 from curate.sources.local import Local
 from curate.step import Context, Drop
 
-APACHE = installed_text("datasets")
-
 
 @pytest.mark.parametrize(
     "tag",

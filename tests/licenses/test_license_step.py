@@ -6,34 +6,30 @@ import hashlib
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from license_samples import AGPL_NOTICE, APACHE_NOTICE, LESS, Judge, bsd_text, installed_text
+from license_samples import (
+    AGPL_NOTICE,
+    APACHE,
+    APACHE_NOTICE,
+    LESS,
+    MIT,
+    Judge,
+    bsd_text,
+    dropped,
+    kept,
+)
 from pydantic import ValidationError
 
 from curate.cache.artifact import Info, store
 from curate.cache.texts import load_text, save_text, text_sha256
 from curate.licenses.licenses import Licenses
-from curate.rows import Row, make_origin, make_row
+from curate.licenses.optout import OptOutError, parse_optout
+from curate.rows import make_origin, make_row
 from curate.step import Context, Drop, Keep
 
 CODE = "import torch\n\nx = 1\n"
-MIT = installed_text("pydantic")
-APACHE = installed_text("datasets")
-
-
-def kept(row: Row | Drop) -> dict[str, Any]:
-    assert not isinstance(row, Drop), row
-    license_: dict[str, Any] = row["license"]
-    return license_
-
-
-def dropped(outcome: Row | Drop, reason: str) -> dict[str, Any]:
-    assert isinstance(outcome, Drop), outcome["license"]
-    assert outcome.reason == reason, outcome
-    return outcome.evidence
 
 
 def test_nearest_license_file_and_its_text(judge: Judge, tmp_path: Path) -> None:
@@ -293,6 +289,35 @@ def test_opt_out_of_others(judge: Judge, tmp_path: Path, entry: str) -> None:
     optout = tmp_path / "optout.yaml"
     optout.write_text(f"- {entry}\n")
     kept(judge({"pkg/a.py": CODE, "LICENSE": MIT}, optout=str(optout)))
+
+
+@pytest.mark.parametrize(
+    ("entry", "covered"),
+    [
+        ("purl: pkg:pypi/Flash.Attn", True),
+        ("purl: pkg:pypi/flash", False),
+        ("repo: https://gitlab.com/group/sub/kernels/-/tree/main", True),
+        ("repo: 'git@gitlab.com:group/sub/kernels.git'", True),
+        ("owner: group", True),
+        ("owner: 'https://gitlab.com/group/sub'", True),
+        ("owner: '@sub'", True),
+        ("owner: kernels", False),
+        ("copyright: '*Jose\u0301*'", True),
+    ],
+)
+def test_a_request_covers_every_spelling(tmp_path: Path, entry: str, covered: bool) -> None:
+    origin = make_origin(
+        "git", purl="pkg:pypi/flash-attn@2.0", repo="https://gitlab.com/group/sub/kernels", path="a"
+    )
+    row = make_row("file", "a", origin, text="a")
+    row = {**row, "license": {"copyright": ["Copyright 2024 Jos\u00e9"]}}  # type: ignore[assignment]
+    assert parse_optout(entry).matches(dict(row), tmp_path) is covered
+
+
+@pytest.mark.parametrize("entry", ["owner: ''", "repo: /", "{path: '*.py', owner: '-'}"])
+def test_a_request_that_names_nobody_is_refused(entry: str) -> None:
+    with pytest.raises(OptOutError, match="nothing that a row could have"):
+        parse_optout(entry)
 
 
 def test_opt_out_file_with_a_mistake(judge: Judge, tmp_path: Path) -> None:

@@ -13,15 +13,13 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from licenses.license_samples import AGPL_NOTICE, bsd_text, installed_text
+from licenses.license_samples import AGPL_NOTICE, APACHE, MIT, bsd_text
 from sources.index_stand_in import Index, serve, sha
 
 from curate import api
 from curate.cli.main import main
 from curate.licenses.relicensing import Checked
 
-MIT = installed_text("pydantic")
-APACHE = installed_text("datasets")
 COMMUNITY = f"{bsd_text()}\nNot for commercial use.\n"
 
 

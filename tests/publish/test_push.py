@@ -97,6 +97,8 @@ def test_the_same_data_again_makes_no_commit(alice: Hub, first: Path) -> None:
     assert any(line.startswith("no commit: ") for line in done.summary())
     api.push(REPO, output=first, tag="v1")
     assert alice.repos[REPO].refs["tags/v1"] == done.commit
+    with pytest.raises(PushRefused, match="no name of a tag"):
+        api.push(REPO, output=first, tag="bad tag", dry_run=True)
     assert len(commits(alice)) == 2
 
 

@@ -185,6 +185,8 @@ def test_missing_repository(tmp_path: Path) -> None:
         ("ext::sh -c touch% /tmp/pwned", "a" * 40, "must be an https"),
         ("--upload-pack=touch /tmp/pwned", "a" * 40, "must be an https"),
         ("http://example.org/x", "a" * 40, "must be an https"),
+        ("https://me:secret@example.org/x", "a" * 40, "a recipe is published"),
+        ("https://example.org/x?private_token=secret", "a" * 40, "a recipe is published"),
     ],
 )
 def test_bad_options(url: str, sha: str, message: str) -> None:

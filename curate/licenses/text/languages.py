@@ -60,7 +60,7 @@ _FOREIGN_WORDS = """
 """
 _FOREIGN = frozenset(_FOREIGN_WORDS.split())
 _NAMED = re.compile(
-    r"^\W*(?:@?\w*author\w*|by|created|date|e-?mail|maintain\w+|contribut\w+|contact|copyright|作者"
+    r"^[^\w\n]*(?:@?\w*author\w*|by|created|date|e-?mail|maintain\w+|contribut\w+|contact|copyright|作者"
     r"|时间|日期|"
     r"创建\w*|©|\(c\))[^.。]*$",
     re.M,
@@ -118,7 +118,7 @@ def is_unreadable(paragraph: str, text: str, in_code: bool, in_comment: bool) ->
         in_code: it stands where only known words of terms count.
         in_comment: it stands where strange words are enough.
     """
-    text = re.sub(r"\S+@\S+", " ", text)
+    text = re.sub(r"(?<!\S)\S+@\S+", " ", text)
     words = re.findall(r"[^\W\d_]+", text)
     foreign = len(_FOREIGN.intersection(words))
     english = len(_ENGLISH.intersection(words))
@@ -131,6 +131,7 @@ def is_unreadable(paragraph: str, text: str, in_code: bool, in_comment: bool) ->
         r"[^\W\d_]{3,}", _NAMED.sub("", fold(paragraph))
     )  # shorter: a symbol, a name
     letters = sum(ord(letter) > LATIN_END for word in unnamed for letter in word)
-    accented = len(re.findall(r"\w*[^\W\d_\x00-\x7f]\w*", _NAMED.sub("", paragraph)))
+    said = re.findall(r"\w+", _NAMED.sub("", paragraph))
+    accented = sum(bool(re.search(r"[^\W\d_\x00-\x7f]", word)) for word in said)
     strange = in_comment and accented >= 2 and not english
     return letters > 3 or strange or (foreign >= 3 and foreign > english)

@@ -62,6 +62,21 @@ def templated() -> frozenset[str]:
     return frozenset(template.id for template in _templates())
 
 
+@cache
+def plain_text(license_id: str) -> str | None:
+    """Return a license's text without a holder, for code that comes without it; None if unknown."""
+    path = _FOLDER / f"{license_id}.txt"
+    if not path.is_file():
+        return None
+    text, before = path.read_text("utf-8"), ""
+    while text != before:  # the innermost marks first
+        before = text
+        text = re.sub(r"<([^<>|\[\]]*)(?:\|[^<>\[\]]*)*>", r"\1", text)
+        text = re.sub(r"\[[^\[\]<>]*\]", "", text)
+    text = re.sub(r"\{\w+\}", "the copyright holders", text.replace("*", ""))
+    return "\n".join(" ".join(line.split()) for line in text.splitlines()).strip()
+
+
 def find_whole(text: str, holders: frozenset[str]) -> list[Whole]:
     """Return the licenses that stand in ``text`` word for word, in order, none over another.
 
