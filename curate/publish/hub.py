@@ -201,6 +201,8 @@ def _check(folder: Path, run: dict[str, Any], target: HubTarget) -> None:
     """Raise `PushRefused` for what can be known without the Hub."""
     if not REPO.fullmatch(target.repo):
         raise PushRefused(f"--repo {target.repo}: write it as user/dataset")
+    if target.tag and not re.fullmatch(r"\w[\w.+-]*", target.tag):
+        raise PushRefused(f"{target.tag!r} is no name of a tag: letters, digits and . _ + - only")
     if target.pr and target.tag:
         raise PushRefused("a pull request has no tag: push --tag once it is merged")
     if found := problems(folder, run):
@@ -256,8 +258,6 @@ def _check_remote(remote: Remote, target: HubTarget, run: dict[str, Any]) -> Non
 
 
 def _check_tag(remote: Remote, target: HubTarget, is_new: bool) -> None:
-    if target.tag and not re.fullmatch(r"\w[\w.+-]*", target.tag):
-        raise PushRefused(f"{target.tag!r} is no name of a tag: letters, digits and . _ + - only")
     tagged = remote.tags.get(target.tag or "")
     if tagged and (is_new or tagged != remote.head):
         raise PushRefused(
