@@ -245,7 +245,7 @@ _LEGAL_ADDRESS = re.compile(
     r"(?i)licen[cs]|copying|copyleft|eula|terms|legal|creativecommons|bsl11"
 )
 _GRANTING = re.compile(r"(?i)apache|bsd|\bmit\b")
-_LICENSED_AT = re.compile(  # what stands before the address of what something is licensed under
+LICENSED_AT = re.compile(  # what stands before the address of what something is licensed under
     r"\b(?:licen[cs]\w*|terms|conditions|under)(?: (?:is|are|at|in|of|under|by|to|the|this|these"
     r"|see|found|here|text|file|agreement|version|available|from|as|per))*\W*$"
 )
@@ -261,6 +261,7 @@ def named_in(
     care: Care,
     names: frozenset[str] = frozenset(),
     credits: bool = False,
+    beside: bool = False,
 ) -> list[Claim] | None:
     """Return the licenses that a paragraph merely names, as claims; None where it says more.
 
@@ -274,6 +275,7 @@ def named_in(
         care: how little suffices there for a text to speak of terms.
         names: of the project that speaks, in small letters.
         credits: it stands where other people's parts are described, each under its license.
+        beside: a license's own text stands beside it.
     """
     text = " ".join(paragraph.split())
     sentences = _SENTENCE.split(text)
@@ -284,7 +286,7 @@ def named_in(
     claims = [Claim(name, path, named_license(name)) for name in dict.fromkeys(licenses)]
     for one in about:
         if not (credits and licenses) and not (credits and _ITSELF.search(fold(one)) is None):
-            claims += addressed_in(one, path, names, named=bool(licenses))
+            claims += addressed_in(one, path, names, named=beside or bool(licenses))
     return None if any(claim.expression is None for claim in claims) else claims
 
 
@@ -312,7 +314,7 @@ def addressed_in(
             claims.append(Claim(url, path, page))
         elif not named and own.isdisjoint(re.sub(r"[\W_]", "", s).lower() for s in url.split("/")):
             before, after = fold(sentence[: found.start()]), fold(sentence[found.end() :])
-            points = _LICENSED_AT.search(before) or _FOR_ITS_LICENSE.match(after)
+            points = LICENSED_AT.search(before) or _FOR_ITS_LICENSE.match(after)
             if points or _LEGAL_ADDRESS.search(url):
                 claims.append(Claim(url, path, None))
     return claims

@@ -155,7 +155,7 @@ def place(text: str) -> Placed:
 
 def _of_tools(line: re.Match[str]) -> str:
     """Return nothing in place of what a line says to tools, but what it says to people."""
-    return line[0] if speaks(line[0].strip(), "head") else ""
+    return line[0] if speaks(line[0].strip(), "code") else ""
 
 
 class _Reading:

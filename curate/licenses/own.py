@@ -77,7 +77,7 @@ class OwnReader:
         for notice in placed.leftovers:
             care: Care = "edge" if notice in edge else "head"
             for said in self._spoken(notice, care):
-                self._take(said, path, care, own)
+                self._take(said, path, care, own, placed.grants)
         for note in source.notes:
             if note.place != "header":
                 self._prose(note, path, own)
@@ -121,11 +121,11 @@ class OwnReader:
             own.spelled.append(note.text.strip())
         self._review_edited(placed, path, own)
         for notice in terms(placed.leftovers, care):
-            self._take(notice, path, care, own)
+            self._take(notice, path, care, own, placed.grants)
 
-    def _take(self, notice: str, path: str, care: Care, own: Own) -> None:
+    def _take(self, notice: str, path: str, care: Care, own: Own, beside: bool) -> None:
         """Collect a notice: the licenses that it merely names, or that it says more."""
-        named = None if self.known(notice) else named_in(notice, path, care)
+        named = None if self.known(notice) else named_in(notice, path, care, beside=beside)
         if named is None:
             self._review([notice], path, own)
         else:

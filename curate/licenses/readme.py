@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import yaml
 
-from curate.licenses.claims import Claim, named_in, read_claim
+from curate.licenses.claims import LICENSED_AT, Claim, addressed_in, named_in, read_claim
 from curate.licenses.detect import place
 from curate.licenses.text.bargain import keeps_rights, terms_at
 from curate.licenses.text.languages import fold, is_foreign, is_unreadable
@@ -26,6 +26,8 @@ _IMAGE = re.compile(
     r"!\[[^\]]*\]\([^)]*\)|^[ \t]*\.\. image::.*$(?:\n[ \t]+:.*$)*|^[ \t]*\.\. \|.*$", re.M
 )
 _LINK = re.compile(r"\[([^\[\]]*)\]\([^()\s]*\)|`([^`<]*) <[^>]*>`__?")
+_ADDRESSED = re.compile(r"\[([^\[\]]*)\]\((https?://[^()\s]*)\)")
+_NEAR = 200  # characters before a link in which its sentence begins
 _MARKUP = re.compile(r"(?<!\w)[*_]{1,3}|[*_]{1,3}(?!\w)|[`|>]")
 _HEADING = re.compile(
     r"^[ \t]*#{1,6}[ \t]*(?P<atx>.+?)[ \t#]*$|^(?P<over>\S[^\n]*)\n[=\-~^*\"'+]{3,}[ \t]*$", re.M
@@ -56,7 +58,7 @@ _LICENSE_LINK = re.compile(
     r"|text)? ?\[[^\]]*\]\()"
     r"(https?://[^\s<>()\[\]]+)"
 )
-_TERMS_PAGE = re.compile(r"(?i)terms|eula|agreement|licen[cs]|legal|copying|creativecommons")
+_TERMS_PAGE = re.compile(r"(?i)terms|eula|agreement|licen[cs]|legal|copying|creativecommons|bsl1")
 _KNOWN_PAGE = re.compile(
     r"(?i)opensource\.org|spdx\.org|apache\.org|choosealicense|mit-license|creativecommons|shields\.io|badge"
     r"|git(?:hub|lab)|bitbucket|readthedocs"
@@ -95,7 +97,7 @@ def readme_claims(text: str, path: str, own_names: frozenset[str] = frozenset())
     body = front[1] if front else text
     sections = list(_sections(_plain(body)))
     names = frozenset(word for heading, _ in sections[:2] for word in fold(heading).split())
-    found += _badges(body, path)
+    found += _badges(body, path, names | own_names)
     for heading, block in sections:
         said = _LICENSE_HEADING.search(heading) is not None
         placed = place(f"{heading}\n\n{block}")
@@ -111,7 +113,7 @@ def readme_claims(text: str, path: str, own_names: frozenset[str] = frozenset())
     return list(dict.fromkeys(found))
 
 
-def _badges(text: str, path: str) -> Iterator[Claim]:
+def _badges(text: str, path: str, own_names: frozenset[str]) -> Iterator[Claim]:
     """Yield the licenses of badges, and those that a section on licenses has the address of."""
     values = [unquote(found[1]).replace("--", "-") for found in _BADGE.finditer(text)]
     values += [found[1] for found in _BADGE_TEXT.finditer(text)]
@@ -126,6 +128,13 @@ def _badges(text: str, path: str) -> Iterator[Claim]:
                 yield Claim(url, path, placed.expression)
             elif _TERMS_PAGE.search(url) and not _KNOWN_PAGE.search(url):
                 yield Claim(url, path, None)
+    words = _IMAGE.sub("", text)
+    for link in _ADDRESSED.finditer(words):
+        before = _SENTENCE.split(words[max(0, link.start() - _NEAR) : link.start()])[-1]
+        said = fold(f"{before}{link[1]} ")
+        licensed = _GRANTS.search(said) and LICENSED_AT.search(said) and not _is_of_others(said)
+        if licensed or not link[1].strip():
+            yield from addressed_in(f"{said}{link[2]}", path, own_names, named=not licensed)
     for found in _LICENSE_LINK.finditer(text):
         placed = place(found[1])
         if placed.expression:
@@ -164,16 +173,8 @@ def _is_of_others(text: str) -> bool:
 def _plain(text: str) -> str:
     """Return a README's prose without code, pictures, tags and the addresses of links."""
     text = _IMAGE.sub(" ", _FENCED.sub(_kept_block, text))
-    text = _LINK.sub(_linked, _IMAGE.sub(" ", text))
+    text = _LINK.sub(lambda link: link[1] or link[2] or "", _IMAGE.sub(" ", text))
     return _MARKUP.sub(" ", _HTML.sub(" ", text))
-
-
-def _linked(link: re.Match[str]) -> str:
-    """Return a link's words, with the address where it may be that of terms."""
-    address = re.search(r"https?://[^\s<>()]+", link[0])
-    legal = address and _TERMS_PAGE.search(f"{link[1] or link[2]} {address[0]}")
-    words = link[1] or link[2] or ""
-    return f"{words} {address[0]} " if address and legal else words
 
 
 def _kept_block(block: re.Match[str]) -> str:

@@ -37,7 +37,7 @@ from curate.licenses.text.templates import plain_text
 VENDORED = re.compile(
     r"_?(?:3rd|third)[-_. ]?part(?:y|ies)(?:[-_]\w+)?|_?3ps?(?:[-_]\w+)?|_?thirdparty\w*"
     r"|_?vendor(?:s|ed|i[sz]ed|ing)?(?:[-_](?!of[-_])\w+)?|_?extern(?:al)?s?|_?ext(?:ernal)?[-_]?libs?"
-    r"|_?deps|dependencies|forks|\.?venv|site_packages|_?bundled?|_?(?:git[-_]?)?sub[-_]?(?:modules|projects|repos)|_?git[-_]modules|_?oss"
+    r"|_?deps|forks|\.?venv|site_packages|_?bundled?|_?(?:git[-_]?)?sub[-_]?(?:modules|projects|repos)|_?git[-_]modules|_?oss"
     r"|(?:node|bower|jspm)_(?:modules|components|packages)|(?:site|dist)-packages|godeps"
 )
 """Folders of other people's code: the root's license says nothing about them."""

@@ -96,7 +96,7 @@ def test_every_license_of_the_list_has_a_text_of_its_own() -> None:
         {"README.md": "# pkg\n\n## License\n\n```\nNon-commercial use only.\n```\n"},
         {"pkg/a.py": "# noqa: this file is licensed under the GPL-3.0\n" + CODE},
         {"pkg/a.py": CODE + "# copied from a GPLed project\ndef g(x):\n    return x\n"},
-        {"pkg/dependencies/foo/a.py": CODE},
+        {"pkg/forks/foo/a.py": CODE},
     ],
 )
 def test_other_places_of_terms(judge: Judge, files: dict[str, str | bytes]) -> None:
