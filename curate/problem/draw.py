@@ -137,8 +137,9 @@ SEEN = 1 << 16
 KEPT = 0.75
 """Share of a mask among the buffers that stays true."""
 
-GROWN = 6
-"""How many times as large constant parameters below one are in some draws."""
+GROWN, FAR_OFF = 6, 16
+"""How many times as large constant parameters below one are in some draws, and all of them in the
+last ones."""
 
 SETS = 3
 """Draws that share one set of parameters, and so one instance of the candidate."""
@@ -349,13 +350,14 @@ def reshaped(inputs: list[Any], changes: Sequence[Variation]) -> list[Any]:
 
 # --- numbers --------------------------------------------------------------------------------
 
-NONES = ("like", "pair", "places", "flags")
+NONES = ("like", "pair", "places", "flags", "square", "weights")
 """What is tried for an argument of ``forward`` that is None by default: numbers as those of the
-first input, two tensors of such, small integers for its first two dimensions, or truth values."""
+first input, two tensors of such, small integers for its first two dimensions, or truth values;
+fractions for each pair of its rows, as a mask of attention, or for each of its classes."""
 
 LEFT_OUT, INFINITE = "left out", "infinite"
-"""What is tried for an argument of the constructor: its default, as the program has it, there and
-behind; and infinity, of which JSON knows nothing."""
+"""What is tried for an argument: its default, as the program has it, there and behind; and
+infinity, of which JSON knows nothing."""
 
 
 def defaults(function: Any, given: int) -> list[Any]:
@@ -410,6 +412,9 @@ def _made(value: Any, own: Any, inputs: list[Any]) -> Any:
         return torch.randint(0, 4, like.shape[:2])
     if value == "flags":
         return torch.rand(like.shape[:2]) < KEPT
+    if value in ("square", "weights"):
+        rows = like.shape[-2:-1] * 2 if value == "square" else like.shape[1:2]
+        return torch.rand(rows, dtype=like.dtype)
     one, other = torch.randn_like(like), torch.randn_like(like)
     return one if value == "like" else (one, other)
 
@@ -435,9 +440,9 @@ def draw_inputs(task: LoadedTask, draw: Draw, within: bool = False) -> list[Any]
     return retyped(inputs, [str(change.which) for change in draw.changes if change.what == "type"])
 
 
-TYPES = "int32", "bfloat16", "float16", "float32", "float64"
+TYPES = "int32", "bfloat16", "float16", "float32", "float64", "all bfloat16"
 """Types in which inputs are given besides their own: integers of 64 bits in 32; where the first
-floating one has 32 bits, that one in 16, or all in 64; or else that one in 32."""
+floating one has 32 bits, that one in 16, or all in 64 or 16; or else that one in 32."""
 
 
 def retyped(inputs: list[Any], which: Sequence[str]) -> list[Any]:
@@ -449,6 +454,8 @@ def retyped(inputs: list[Any], which: Sequence[str]) -> list[Any]:
             return tensor.int()
         if "float64" in which and tensor.dtype == torch.float32:
             return tensor.double()
+        if "all bfloat16" in which and tensor.dtype == torch.float32:
+            return tensor.bfloat16()
         if id(tensor) == id(first) and tensor.element_size() > 1:
             is_usual = tensor.dtype == torch.float32
             for kind in (torch.bfloat16, torch.float16) if is_usual else (torch.float32,):
@@ -916,8 +923,8 @@ def _without_a_column(drawn: torch.Tensor) -> torch.Tensor:
 
 # --- parameters -----------------------------------------------------------------------------
 
-BUFFERS = 2**60
-"""What is added to a seed of parameters to have `tables` move, too."""
+BUFFERS, WIDE = 2**60, 2**61
+"""What is added to a seed of parameters to have `tables` move, too; to have all become large."""
 
 
 def tables(model: nn.Module) -> set[str]:
@@ -951,9 +958,11 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
     may be a variance, moves up alone. With a seed that is 2 modulo 4 constant
     parameters below one become `GROWN` times as large, as slopes and scales may, and others lose a
     row to zero, as pruning has it. From `BUFFERS` on `tables` change as well: fractions move as
-    parameters do, and integers change their places.
+    parameters do, and integers change their places. From `WIDE` on all parameters become `FAR_OFF`
+    times as large, so that they reach what a reference cuts them off at.
     """
-    others = tables(model) if seed >= BUFFERS else set()
+    wide = seed >= WIDE
+    others = tables(model) if seed % WIDE >= BUFFERS else set()
     turned, grown = flip and seed % 2 == 1, flip and seed % 4 == 2
     state, parameters = model.state_dict(), dict(model.named_parameters(remove_duplicate=False))
     there = next((tensor.device for tensor in state.values()), torch.device("cpu"))
@@ -984,6 +993,8 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
             continue
         if scale < float("inf"):
             tensor.add_((scale * shift).to(tensor.dtype))
+        if wide and is_parameter:
+            tensor.mul_(FAR_OFF)
         if grown and is_parameter and low == high and 0 < abs(low) < 1:
             tensor.mul_(GROWN)
         if grown and is_parameter and low < high and tensor.dim() > 1 and len(tensor) >= ROWS:

@@ -46,7 +46,7 @@ GROWN = 2**27
 LARGE = 1000
 """An integer that one more may change too little."""
 
-FAR_ABOVE = 137, 37
+FAR_ABOVE = 293, 37
 """What is added to integers of the constructor, the first that the reference takes: as a diagonal,
 a lag, or a shift, beyond a block or beyond the dimension."""
 
@@ -95,6 +95,9 @@ FEW_OF = 3
 
 EVEN = 128, 64
 """Sizes that common blocks divide, the first that is little enough."""
+
+HALVES = 72, 40
+"""Even sizes that they do not divide: a section is full, and a block is not."""
 
 
 def find_variants(
@@ -147,7 +150,7 @@ def find_variants(
         # sizes that differ and are odd.
         + [
             found.of("signed")
-            for sizes in (EVEN, (1,))
+            for sizes in (EVEN, HALVES, (1,))
             for found in packed(*_equal(task, inputs, *sizes))[:1]
         ]
         # What there is one of in the file, as a section of a filter, there may be more of.
@@ -155,12 +158,13 @@ def find_variants(
         # Operands may be broadcast to each other.
         + [
             found.of("signed")
-            for axis in ((-1, -rank) if ranks.count(rank) > 1 < rank else ())
+            for axis in (_axes_of(rank) if ranks.count(rank) > 1 < rank else ())
             for found in packed([Variation("others", axis, 1)])
         ],
         "arguments": [
             *near,
             *packed(*(_special_arguments(task) if constructor else ())),
+            *packed(*_left_out("input", task.module.Model.forward, len(inputs))),
             # What a number guards against shows where inputs are far from zero.
             *(
                 few.of("large")
@@ -179,19 +183,23 @@ def find_variants(
         alone += [flag for flag in _flags([*arguments, *called]) if (*flag,) not in tried]
         found["more arguments"] += [few for one in alone for few in packed(one)]
         # Where PyTorch takes two types, a kernel may read one as the other.
-        own_types = [tensor.dtype for tensor in list_tensors(inputs)]
-        types = [
-            [Variation("type", which, True)]
-            for which in TYPES
-            if not (which == "float64" and NAMES_FLOAT32.search(task.source))
-            and [tensor.dtype for tensor in list_tensors(retyped(inputs, [which]))] != own_types
-        ]
+        made = {tuple(tensor.dtype for tensor in list_tensors(inputs)): ""}
+        for which in TYPES:
+            if not (which == "float64" and NAMES_FLOAT32.search(task.source)):
+                kinds = tuple(tensor.dtype for tensor in list_tensors(retyped(inputs, [which])))
+                made.setdefault(kinds, which)
+        types = [[Variation("type", which, True)] for which in made.values() if which]
         found["types"] = [
             d.of("signed" if change[0].which == "float64" else "large")
             for change in types
             for d in packed(change)
         ]
     return found
+
+
+def _axes_of(rank: int) -> list[int]:
+    """Return the last axis, the first, and that of channels, from the end."""
+    return list(dict.fromkeys((-1, -rank, 1 - rank)))
 
 
 def _packed(
@@ -215,31 +223,48 @@ def _packed(
     left = choices
     while left and len(found) < MOST_DRAWS:
         packed, before = draw, usual
-        refused = []
+        alone: list[list[Variation]] = []
+        refused: list[list[Variation]] = []
         for choice in left:
-            for change in choice:
-                tried = dataclasses.replace(packed, changes=(*packed.changes, change))
-                after = run(tried)
-                if after is None or (are_edges and not all(t.numel() for t in list_tensors(after))):
-                    continue
-                same = not are_edges and _says_the_same(change)
-                if same or not same_tensors(after, before):
-                    packed, before = tried, after
-                    break
-            else:
-                if packed != draw:  # on its own it may do
-                    refused.append(choice)
+            if added := _added(packed, choice, run, before, are_edges):
+                packed, before = added
+            else:  # on its own it may do, or beside those that follow
+                (alone if packed == draw else refused).append(choice)
         if packed == draw:
             break
+        for choice in alone:  # as a flag of a pooling that has no padding in the file
+            if added := _added(packed, choice, run, before, are_edges):
+                packed, before = added
         found.append(packed)
         left = refused
     return found
 
 
+def _added(
+    packed: Draw,
+    choice: list[Variation],
+    run: Callable[[Draw], Any],
+    before: Any,
+    are_edges: bool,
+) -> tuple[Draw, Any] | None:
+    """Return a draw with the first change that shows in what the reference gives, and that."""
+    for change in choice:
+        tried = dataclasses.replace(packed, changes=(*packed.changes, change))
+        after = run(tried)
+        if after is None or (are_edges and not all(t.numel() for t in list_tensors(after))):
+            continue
+        same = not are_edges and _says_the_same(change)
+        if same or not same_tensors(after, before):
+            return tried, after
+    return None
+
+
 def _says_the_same(change: Variation) -> bool:
-    """Whether it only says otherwise what the file says: an axis from the end, in another type."""
+    """Whether it only says otherwise what the file says: an axis from the end, another type, or a
+    default, which may be another one in the program."""
     value = change.value if change.what in ("argument", "input") else None
-    return change.what == "type" or (type(value) is int and value < 0)
+    is_left = change.what == "input" and change.value == LEFT_OUT
+    return change.what == "type" or is_left or (type(value) is int and value < 0)
 
 
 def _sizes(task: LoadedTask, inputs: list[Any], few: bool) -> list[list[Variation]]:
@@ -321,7 +346,8 @@ def _arguments(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
             i, own = f"{name}.{len(own) - 1}", own[-1]
         made = _from_the_end("argument", i, own, inputs) if i in axes else []
         others = _others(own) if own is not None else [0.5, 2]
-        others += [w for w in words if type(own) is str and w not in (own, *others)]
+        worded = own is None or type(own) is str
+        others += [w for w in words if worded and w not in (own, *others)]
         for value in others:
             made.append(Variation("argument", i, value))
             if type(own) is int and own in known and int(value) > 0:
@@ -356,14 +382,20 @@ def _special_arguments(task: LoadedTask) -> list[list[Variation]]:
     None and may be a place, counted from the end."""
     init, constructor = task.init_inputs(), task.module.Model.__init__
     known = list(inspect.signature(constructor).parameters.values())[1:][: len(init)]
-    optional = [i for i, one in enumerate(known) if one.default is not one.empty]
     orders = [i for i, one in enumerate(known) if one.name in ORDERS and type(init[i]) is float]
     nones = [i for i, own in enumerate([*init, *defaults(constructor, len(init))]) if own is None]
     return [
         *([Variation("argument", i, -1)] for i in nones),
-        *([Variation("argument", i, LEFT_OUT)] for i in optional[:1]),
+        *_left_out("argument", constructor, len(init)),
         *([Variation("argument", i, INFINITE)] for i in orders),
     ]
+
+
+def _left_out(what: str, function: Callable[..., Any], given: int) -> list[list[Variation]]:
+    """Return that the first of the arguments which have a default is left to it, if it is given."""
+    known = list(inspect.signature(function).parameters.values())[1:][:given]
+    optional = [i for i, one in enumerate(known) if one.default is not one.empty]
+    return [[Variation(what, i, LEFT_OUT)] for i in optional[:1]]
 
 
 def _edges(
@@ -401,11 +433,13 @@ def _inputs(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
     choices = []
     optional = defaults(task.module.Model.forward, len(inputs))
     has_floats = any(tensor.is_floating_point() for tensor in list_tensors(inputs))
-    axes = _axes(task.module.Model.forward)
+    axes, words = _axes(task.module.Model.forward), _compared_words(task.source)
     for i, own in enumerate([*inputs, *optional]):
         values = [len(own) + 1, len(own) - 1] if is_list(own) else _others(own)
         if own is None:
             values = [*(NONES if has_floats else ()), 0.5, 1]
+        if own is None or type(own) is str:
+            values += [word for word in words if word not in (own, *values)]
         made = _from_the_end("input", i, own, inputs) if i in axes else []
         choices.append(made + [Variation("input", i, value) for value in values])
     return choices

@@ -14,7 +14,7 @@ from curate.flags import option
 if TYPE_CHECKING:
     from curate.rows import Compiled, Judgement
 
-VERSION = 51
+VERSION = 52
 """Raised whenever the judge may judge a candidate otherwise than before."""
 
 BACKENDS = ("auto", "cpu", "cuda", "hip", "compile")

@@ -59,6 +59,7 @@ def test_sizes_without_names_are_tried_small_and_large() -> None:
         (Variation("leading", 0, 3, 4), Variation("dimension", 0, 31, 6)),
         (Variation("leading", 0, 9, 4), Variation("dimension", 0, 7, 6)),
         (Variation("leading", 0, 128, 4), Variation("dimension", 0, 128, 6)),
+        (Variation("leading", 0, 72, 4), Variation("dimension", 0, 72, 6)),
         (Variation("dimension", 0, 1, 6),),
     ]
     assert found["ranks"] == [(Variation("rank", 0, n),) for n in (2, 0)]
@@ -130,7 +131,7 @@ def test_sizes_with_names_are_changed_by_name() -> None:
     found, _ = variants("return x.exp()", "torch.randn(rows, width)", sizes="rows, width = 4, 6")
     known = [{c.which: c.value for c in changes} for changes in found["sizes"]]
     assert known[:2] == [{"rows": 3, "width": 31}, {"rows": 9, "width": 5}]
-    assert known[2:] == [{"rows": 128, "width": 128}, {"width": 1}]
+    assert known[2:] == [{"rows": 128, "width": 128}, {"rows": 72, "width": 72}, {"width": 1}]
 
 
 def sizes_of_shapes(forward: str, arguments: str, inputs: str) -> list[list[tuple[int, ...]]]:
@@ -269,7 +270,7 @@ _input = functools.partial(Variation, "input", 1)
     ("forward", "arguments", "inputs", "changes"),
     [
         ("return x * gain", "x, gain=1.0", "", [_input(0.75), _input(0.0), _input(-1.0)]),
-        ("return x * gain", "x, gain", ", 2", [_input(3), _input(-2), _input(139)]),
+        ("return x * gain", "x, gain", ", 2", [_input(3), _input(-2), _input(295)]),
         ("return x if y is None else x + y", "x, y=None", "", [Variation("input", 1, "like")]),
         ("a, b = y or (x, x); return x * a + b", "x, y=None", "", [Variation("input", 1, "pair")]),
         ("return x", "x, unused=None", "", []),

@@ -129,6 +129,9 @@ _LINEAR = frozenset(
 )
 """What makes of numbers no other than their sums, products and parts."""
 
+_PASSED_ON = frozenset(("arith.addi", "tt.splat", "tt.broadcast", "tt.expand_dims"))
+"""What leaves a number as wide as it was made, but for a summand."""
+
 _ENDS = frozenset(
     (
         *("scf.yield", "scf.condition", "tt.return"),
@@ -236,6 +239,7 @@ class _Writer:
         self.entry = ""
         self.used: set[str] = set()
         self.degrees: dict[str, int] = {}  # see `_degree`
+        self.widened: dict[str, str] = {}  # what a number in 64 bits was in 32, by its name
 
     # functions and regions
 
@@ -343,6 +347,8 @@ class _Writer:
         given = [self.names[operand] for operand in op.operands]
         if (degree := self._degree(op)) is not None:
             self.degrees.update(dict.fromkeys(op.results, degree))
+        if op.name in _PASSED_ON and (wide := self._widened_in(op)):
+            self.widened[op.results[0]] = wide
         special: Callable[[Op, list[str], int, str], None] | None = getattr(
             self, "op_" + re.sub(r"\W", "_", op.name), None
         )
@@ -356,6 +362,13 @@ class _Writer:
             pointee = op.types[0].pointee  # of whose bytes an address counts
             step = pointee.bits // 8 if pointee else 1
             self.line(depth, f"k.promise({live}, {self.names[op.results[0]]}, {numbers}, {step})")
+
+    def _widened_in(self, op: Op) -> str | None:
+        """Return what was made in 32 bits and only widened then, beside numbers of arguments."""
+        wide = [self.widened[operand] for operand in op.operands if operand in self.widened]
+        rest = [o for o in op.operands if o not in self.widened or self.widened[o] in self.degrees]
+        known = [one for one in wide if one not in self.degrees]
+        return known[0] if len(known) == 1 and all(o in self.degrees for o in rest) else None
 
     def _degree(self, op: Op) -> int | None:
         """Return 0 for what constants and ranges make, 1 for what is a number of an argument or of
@@ -476,6 +489,7 @@ class _Writer:
         if self.types[op.operands[0]].element == "i1":
             self.result(op, depth, f"-{given[0]}.astype('{COMPUTED[op.types[0].element]}')")
         else:
+            self.widened[op.results[0]] = op.operands[0]
             self._as(op, given, depth, live)
 
     def op_arith_extui(self, op: Op, given: list[str], depth: int, live: str) -> None:
@@ -520,8 +534,9 @@ class _Writer:
         size = element_size(pointee)
         offset = f"{given[1]}.astype('i8', copy=False)"
         scaled = offset if size == 1 else f"{offset} * {size}"
-        if self.types[op.operands[1]].element == "i32" and op.operands[1] not in self.degrees:
-            self.line(depth, f"k.reach({live}, {given[0]}, {given[1]}, {size})")
+        narrow = self.widened.get(op.operands[1], op.operands[1])  # made in 32 bits, widened after
+        if self.types[narrow].element == "i32" and narrow not in self.degrees:
+            self.line(depth, f"k.reach({live}, {given[0]}, {self.names[narrow]}, {size})")
         self.result(op, depth, f"{given[0]} + {scaled}")
 
     def op_tt_load(self, op: Op, given: list[str], depth: int, live: str) -> None:

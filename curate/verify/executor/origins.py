@@ -356,6 +356,8 @@ def _made(op: ttir.Op, given: list[_Value]) -> _Value:
         return _Value(INDEX)
     every = _Value().join(*given)
     kinds = [value.kind for value in given]
+    if op.name.startswith("arith.cmp") and len(set(op.operands)) == 1:
+        return _Value(INDEX, every.sources)  # what is compared with itself decides on nothing
     if every.kind < LOADED or op.name in MOVES:
         return every
     return _Value(_kind(op, kinds), every.sources, every.bases)

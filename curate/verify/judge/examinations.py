@@ -19,6 +19,7 @@ from curate.problem.draw import (
     NOT_FINITE,
     OWN,
     SETS,
+    WIDE,
     Draw,
     Variation,
     integer_families,
@@ -55,6 +56,9 @@ TURNED, ANOTHER = Variation("order", 0, 0), Variation("one", 0, 0)
 
 ODD = 1
 """The number of a set of parameters with which counters of calls are beyond zero."""
+
+IN_TRAINING = "shifted", "large"
+"""Families that are tried in training mode besides the last draw's."""
 
 GROWN_BYTES = 2**21  # of a draw's tensors, where a size is made larger
 
@@ -356,12 +360,13 @@ def _ends_check(
 
 
 def other_parameters(check: CandidateCheck) -> None:
-    """Change the parameters of the module, and then its tables, too: what a program has made of
-    them before is stale."""
+    """Change the parameters of the module, then its tables, too, and then make all parameters
+    large: what a program has made of them before is stale."""
     last = check.usual()
     usual = check.oracle.expect(last)
     seed = parameters_seed(last.parameters)
-    seeds = [seed, seed + BUFFERS] if check.oracle.facts(check.mode).has_tables else [seed]
+    tables = [seed + BUFFERS] if check.oracle.facts(check.mode).has_tables else []
+    seeds = [seed, *tables, *([seed + WIDE] if check.session.given_state[0] else [])]
     for parameters in seeds:
         other = check.expect(dataclasses.replace(last, parameters=parameters))
         if other is None or other.drawn.names != usual.drawn.names or not check.session.is_open:
@@ -375,10 +380,14 @@ def other_parameters(check: CandidateCheck) -> None:
 
 def training(check: CandidateCheck) -> None:
     """Call the program in training mode, where the reference draws nothing at random there: at
-    first, and after many calls, as counters have it."""
+    first, and after many calls, as counters have it; far from zero; and at another size, which the
+    program took in eval mode."""
     draw = dataclasses.replace(check.usual(), mode="train")
     later = dataclasses.replace(draw, parameters=parameters_seed(draw.parameters, ODD))
-    for tried in (draw, later) if check.mode == "eval" else ():
+    tries = [draw, later, *(draw.of(family) for family in IN_TRAINING if not check.thrifty)]
+    if check.own_size is not None and "own_sizes_only" not in check.outcome.caveats:
+        tries.append(dataclasses.replace(draw, size=check.own_size + ODD))
+    for tried in tries if check.mode == "eval" else ():
         if "eval_mode_only" not in check.outcome.caveats:
             _try_beyond(check, "eval_mode_only", check.expect(tried))
 

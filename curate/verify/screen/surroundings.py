@@ -133,6 +133,9 @@ HOOKS = frozenset(
 )
 """Methods of a module that others call, to fill it, to move it, or to read it."""
 
+LEAVES = frozenset(("set_grad_enabled", "set_stream", "set_default_dtype", "set_default_device"))
+"""What stays set for the caller, unless it stands in a ``with``."""
+
 RANDOM = frozenset(
     (
         *("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like"),
@@ -214,6 +217,9 @@ def _looked_at(program: ParsedProgram, own: set[str]) -> Iterator[tuple[ast.AST,
         for node in nodes:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 continue
+            stored = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
+            if stored and name.startswith("torch.") and not name.startswith("torch.backends."):
+                yield node, f"{name} ="
             if node in program.device_nodes:
                 if last in CLOCKS:
                     yield node, name
@@ -247,6 +253,8 @@ def _construct(program: ParsedProgram, node: ast.AST) -> str:
     called, given = called_name(node) or "", [*node.args, *node.keywords]
     if called == "type" and isinstance(node.func, ast.Attribute) and not given:
         return "type"
+    if called in LEAVES and isinstance(program.parents[node], ast.Expr):
+        return called
     if called == "next" and given and isinstance(given[0], ast.Name | ast.Attribute):
         return "next"
     if called == "catch_warnings" and given:

@@ -118,7 +118,8 @@ class ModelNew(nn.Module):
     ("turns", "at", "before", "narrow"),
     [
         ("1", "first", "pass", True),
-        ("1", "first.to(tl.int64)", "pass", False),
+        ("1", "first.to(tl.int64)", "pass", True),  # the product was made in 32 bits
+        ("1", "tl.program_id(0).to(tl.int64) * BLOCK", "pass", False),
         ("1", "first", "assert x.numel() < 2**31", False),
         ("first, n, step", "start", "pass", False),  # as wide as n
     ],
@@ -287,6 +288,12 @@ ADDED = (
     .replace("x.shape[-1], BLOCK", "x.shape[-1], other, BLOCK")
 )
 
+MULTIPLIED = (
+    ADDED.replace("x += tl", "x *= tl")
+    .replace("        y =", "        other = dim.contiguous()\n        y =")
+    .replace("x.shape)", "x.shape, dtype={})")
+)
+
 WEIGHED = (
     rows(STORE)
     .replace("BLOCK: tl.constexpr", "m_ptr, BLOCK: tl.constexpr")
@@ -331,6 +338,30 @@ BY_WORD = (
     rows(STORE.replace("{}", "tl.maximum(x, 0.0) if HOW == 'relu' else ({})"))
     .replace("BLOCK: tl.constexpr", "HOW: tl.constexpr, BLOCK: tl.constexpr")
     .replace("x.shape[-1], BLOCK", "x.shape[-1], self.how, BLOCK")
+)
+
+SHIFTED = (
+    rows(STORE.format("x * 2 + shift"))
+    .replace("BLOCK: tl.constexpr", "shift, BLOCK: tl.constexpr")
+    .replace("x.shape[-1], BLOCK", "x.shape[-1], self.shift * {}, BLOCK")
+    .replace("how=0", "flag=False, shift=0")
+    .replace("self.how = how", "self.flag, self.shift = flag, shift")
+)
+
+LARGE_GAIN = reference("x * self.gain.clamp(max=4)", "torch.randn(20, 45)").replace(
+    "self.how = how", "self.gain = nn.Parameter(torch.ones(1))"
+)
+GAINED = (
+    rows("gain = tl.load(g_ptr)\n    " + STORE.format("x * {}"))
+    .replace("BLOCK: tl.constexpr", "g_ptr, BLOCK: tl.constexpr")
+    .replace("x.shape[-1], BLOCK", "x.shape[-1], self.gain, BLOCK")
+    .replace("self.how = how", "self.gain = nn.Parameter(torch.ones(1))")
+)
+
+IN_TRAINING = (
+    rows("mean = tl.sum(x, 0) / width\n    " + STORE.format("({}) if TRAINS else x * x"))
+    .replace("BLOCK: tl.constexpr", "TRAINS: tl.constexpr, BLOCK: tl.constexpr")
+    .replace("x.shape[-1], BLOCK", "x.shape[-1], self.training, BLOCK")
 )
 
 CASES = {
@@ -530,6 +561,52 @@ CASES = {
         rows(STORE.format("x * 3")),
         None,
         "own_arguments_only",
+    ),
+    "a default of forward alone": (
+        reference("x * how", "torch.randn(20, 45), 3", names="x, how=3"),
+        TIMES_HOW.replace("self.how", "how").replace("dim=None", "how=2"),
+        TIMES_HOW.replace("self.how", "how").replace("dim=None", "how=3"),
+        "own_arguments_only",
+    ),
+    "a flag that shows beside another": (
+        REFERENCE.replace("how={how}", "flag=False, shift=0")
+        .replace("self.how = how", "self.flag, self.shift = flag, shift")
+        .format(
+            names="x",
+            forward="x * 2 + self.shift * (2 if self.flag else 1)",
+            inputs="torch.randn(20, 45)",
+            how="False, 0",
+        ),
+        SHIFTED.format("1"),
+        SHIFTED.format("(2 if self.flag else 1)"),
+        "own_arguments_only",
+    ),
+    "weights for classes": (
+        reference("x * (1 if dim is None else dim)", "torch.randn(20, 45)", "x, dim=None"),
+        rows(STORE.format("x")),
+        None,
+        "own_arguments_only",
+    ),
+    "all inputs in 16 bits": (
+        reference("x * dim", "torch.randn(20, 45), torch.randn(20, 45)", "x, dim"),
+        MULTIPLIED.format("torch.float32"),
+        MULTIPLIED.format("torch.result_type(x, dim)"),
+        "own_types_only",
+    ),
+    "parameters that training makes large": (
+        LARGE_GAIN,
+        GAINED.format("gain"),
+        GAINED.format("tl.minimum(gain, 4.0)"),
+        "own_parameters_only",
+    ),
+    "far from zero in training mode": (
+        reference(
+            "(x - x.mean(-1, keepdim=True)) ** 2 if self.training else x ** 2",
+            "torch.randn(20, 45)",
+        ),
+        IN_TRAINING.format("x * x - 2 * x * mean + mean * mean"),
+        IN_TRAINING.format("(x - mean) * (x - mean)"),
+        "eval_mode_only",
     ),
     "integers in 32 bits": (
         reference("x * 3", "torch.randint(0, 9, (20, 45))"),
