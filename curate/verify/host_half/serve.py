@@ -37,7 +37,7 @@ from curate.verify.protocol.calls import Handler, Packed, handlers_of
 from curate.verify.protocol.messages import Forward, Returned
 from curate.verify.protocol.places import TensorPlace
 from curate.verify.protocol.role import Refusal, serve_requests
-from curate.verify.protocol.wire import Channel, ConnectionClosed, Message, pack, unpack
+from curate.verify.protocol.wire import Channel, ConnectionClosed, Message, WireError, pack, unpack
 
 KEPT = 8
 """Sets of inputs that are kept: the judge gives some of them again, with other values. And calls
@@ -150,7 +150,7 @@ class HostHalf:
             self.results.clear()
         self.results.append((inputs, result))
         after = [self.stream.place(t.inner) for t in given]  # its data may be another's
-        return Returned(packed, places, after, devices, kinds)
+        return Returned(packed, places, after, devices, kinds, _rearranged(inputs, forward, given))
 
     def branches(self) -> list[int]:
         """Return the numbers of branches (`curate.problem.branches`) taken, and forget them."""
@@ -188,6 +188,16 @@ class HostHalf:
         finally:
             with contextlib.suppress(ConnectionClosed):
                 self.stream.end()
+
+
+def _rearranged(inputs: Any, forward: Forward, given: list[Handle]) -> bool:
+    """Whether a call has taken things out of lists and dicts of a caller, or put others there."""
+    leaves: list[torch.Tensor] = []
+    try:
+        packed = pack(inputs, leaves)
+    except WireError:
+        return True
+    return packed != forward.inputs or [*map(id, leaves)] != [*map(id, given)]
 
 
 def _large_state(model: nn.Module, expected: list[tuple[str, list[int]]]) -> set[int]:

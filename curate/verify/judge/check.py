@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -54,6 +55,12 @@ NEARLY = 0.9
 TRIFLE = 0.01
 """Share of a program's work, in bytes, below which its kernels do nothing that counts."""
 
+
+REARRANGES = re.compile(
+    r"\.(?:pop|popitem|append|extend|insert|remove|clear|update|setdefault|sort|reverse)\(|\bdel "
+    r"|\]\s*(?:[-+*/]?=)(?!=)"
+)
+"""Where a reference may change lists and dicts itself, those of its caller among them."""
 
 Way = int | str | tuple[str, int]
 """What a call does on the way to its results: it takes a branch, by its number; it launches a
@@ -121,11 +128,13 @@ class CandidateCheck:
         self.taken: set[Way] = set()  # on the way to the last results
         self.tried: set[Way] = set()  # on the way to right results
         self.typical = 0.0
+        self.keeps_lists = True
 
     def load(self, candidate: Candidate) -> None:
         """Have the candidate's text run, and take note of what is known before it is called."""
         self.kind = "pure_triton" if candidate.ptx is None else "pure_cuda"
         facts = self.oracle.facts(self.mode)
+        self.keeps_lists = REARRANGES.search(candidate.reference) is None
         self.outcome.evidence["reference_device"] = self.oracle.device
         self.outcome.evidence["insensitive_inputs"] = facts.insensitive_inputs
         if facts.remembers:
@@ -190,6 +199,10 @@ class CandidateCheck:
             raise EarlyVerdict("cheat", "tensor_subclass", classes=ran.subclasses)
         if ran.devices not in ([], [DEVICE]):
             raise EarlyVerdict("incorrect", "device", expected=DEVICE, got=ran.devices)
+        if ran.rearranged and self.keeps_lists:
+            raise EarlyVerdict(
+                "incorrect", "structure", message="changes a list or dict it is given"
+            )
         return ran
 
     def record(self, expected: Expected, turn: int) -> CallAccount:

@@ -127,6 +127,7 @@ class Ran:
         results: what it gave.
         did: the executor's account.
         subclasses, devices: of the results, as the host half says.
+        rearranged: whether it says that lists and dicts of the caller hold other things.
         was_ready: whether operators had made the results before a launch.
         by_operators, by_host: whether most of the results are theirs.
         harmed: what a burst has changed of calls before it, or what a call has beside its inputs.
@@ -145,6 +146,7 @@ class Ran:
     did: CallAccount
     subclasses: list[str]
     devices: list[str]
+    rearranged: bool
     was_ready: bool
     by_operators: bool
     by_host: bool
@@ -540,6 +542,7 @@ class Halves:
             did,
             said.subclasses,
             said.devices,
+            said.rearranged,
             was_ready=work.ready,
             movers=list_movers(named, outputs),
             by_operators=holds_for_most(did.by_operators[:own], found),

@@ -295,6 +295,7 @@ class Returned:
         given: where the inputs, and then the state, lie now.
         devices: types of devices that the result is on.
         subclasses: names of its tensors' classes.
+        rearranged: whether lists and dicts among the inputs hold other things than before.
     """
 
     output: Any
@@ -302,3 +303,4 @@ class Returned:
     given: list[TensorPlace]
     devices: list[str]
     subclasses: list[str]
+    rearranged: bool

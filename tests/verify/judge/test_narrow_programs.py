@@ -1024,3 +1024,11 @@ def test_a_table_of_the_first_start_is_asked_for_another(judge: Judge) -> None:
     assert honest["status"] == careless["status"] == "correct", (honest, careless)
     assert "own_arguments_only" in careless["caveats"], careless
     assert "own_arguments_only" not in honest["caveats"], honest
+
+
+def test_a_list_of_the_caller_stays_as_it_is(judge: Judge) -> None:
+    task = reference("x[0] * 3 + 0 * x[1]", "[torch.randn(20, 45), torch.randn(20, 45)]")
+    takes = rows(STORE.format("x * 3"), first="x{}.contiguous()")
+    pops, reads = judge([(task, takes.replace("x{}", one)) for one in ("x.pop(0)", "x[0]")])
+    assert (pops["status"], pops["reason"]) == ("incorrect", "structure"), pops
+    assert reads["status"] == "correct", reads
