@@ -35,9 +35,10 @@ _ALLOW_FILE = Path(__file__).with_name("allow.toml")
 class Licenses(RowStep):
     """Finds the license of every file and keeps what the allow list lets through.
 
-    SPDX tags in comments, and license texts and notices that are the license's own word for word,
-    grant. Everything else that names a license or speaks of terms only takes away: comments,
-    docstrings, ``__license__``, package metadata and what it points to, README, NOTICE, EULA,
+    SPDX tags in comments before the first statement, and license texts and notices that are the
+    license's own word for word, grant. Everything else that names a license, gives its address or
+    speaks of terms only takes away or joins: tags and notices further down, comments, docstrings,
+    ``__license__``, package metadata and what it points to, README, NOTICE, EULA,
     REUSE.toml and other papers. What cannot be read, in whichever language, makes the license
     unknown.
 
