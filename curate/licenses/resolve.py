@@ -364,8 +364,8 @@ class Resolver:
         own_texts = (self._text(file) or "" for file in files if file in nearest)
         holders = [line for text in own_texts for line in copyright_lines(text)]
         if missing or not texts:
-            texts += [found for found in (place(source.header).found.strip(),) if found]
-        spelled = [*spelled, *(filter(None, map(plain_text, missing)) if not spelled else ())]
+            told = [text for text in (place(source.header).found.strip(), *spelled) if text]
+            texts += told or filter(None, map(plain_text, missing))
         return tuple(dict.fromkeys((*texts, *spelled))), holders
 
     @cached_property
